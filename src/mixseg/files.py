@@ -1,0 +1,65 @@
+"""Files that are whole or absent: written beside the target, then moved over it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mixseg.errors import MixsegError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the folder of ``path`` (same suffixes); on success it takes its place.
+
+    A kill leaves the old file or the new one. A full disk or a folder without permission is one sentence.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".writing-", suffix="".join(path.suffixes[-2:]), dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        # mkstemp makes files for the owner alone; what users share should follow their umask.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise _explained(error, path) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _explained(error: OSError, path: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return MixsegError(f"No space left to write {path}: free some, or choose another folder, and start again.")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return MixsegError(f"No permission to write {path}: choose a folder of yours.")
+    return error
+
+
+def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - whatever json takes
+    """Write ``content`` as indented JSON, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401 - whatever json holds
+    """Read a JSON file; a missing or broken one is one sentence."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise MixsegError(f"{path} does not exist: check the path.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise MixsegError(f"{path} is not valid JSON ({error}): mend or remove it.") from None

@@ -1,0 +1,93 @@
+"""Progress that a person can read: a bar in a terminal, a line now and then in a log file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self, TextIO, TypeVar
+
+LINE_EVERY_SECONDS = 15.0
+
+T = TypeVar("T")
+
+
+def duration(seconds: float) -> str:
+    """``75`` -> "1:15"; hours appear when there are any."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Progress:
+    """A job of ``total`` steps. ``with Progress("preparing", total=80) as bar: bar.step("patient001")``.
+
+    In a terminal it is a bar (rich); elsewhere a plain line every quarter of a minute and one at the end, so that a
+    training on a bare node needs no further library and its log stays readable.
+    """
+
+    def __init__(self, label: str, *, total: int, done: int = 0, stream: TextIO | None = None) -> None:
+        self.label, self.total, self.done, self.first = label, total, done, done
+        self.stream = stream or sys.stderr
+        self.started = self.last_line = time.monotonic()
+        self.text = ""
+        self.bar: Any = None
+
+    def __enter__(self) -> Self:
+        if self.stream.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self.bar = Bar(
+                *columns,
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[text]}"),
+                console=Console(file=self.stream),
+            )
+            self.bar.start()
+            self.task = self.bar.add_task(self.label, total=self.total, completed=self.done, text="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        elif kind is None:
+            self._line()
+
+    def step(self, text: str = "", *, count: int = 1) -> None:
+        """One more is done (or ``count``); ``text`` says what."""
+        self.done += count
+        self.text = text or self.text
+        if self.bar is not None:
+            self.bar.update(self.task, completed=self.done, text=self.text)
+        elif time.monotonic() - self.last_line > LINE_EVERY_SECONDS:
+            self._line()
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence without tearing the bar."""
+        if self.bar is not None:
+            self.bar.console.print(sentence, highlight=False, markup=False)
+        else:
+            print(sentence, file=self.stream, flush=True)
+
+    def _line(self) -> None:
+        self.last_line = time.monotonic()
+        elapsed = self.last_line - self.started
+        fresh = self.done - self.first
+        left = f"{duration(elapsed / fresh * (self.total - self.done))} left" if fresh else "time left unknown"
+        when = left if self.done < self.total else f"took {duration(elapsed)}"
+        text = f"  {self.text}" if self.text else ""
+        print(f"{self.label}: {self.done}/{self.total}, {when}{text}", file=self.stream, flush=True)
+
+
+def track(items: Iterable[T], label: str, *, total: int) -> Iterator[T]:
+    """Yield ``items`` and show how far it is."""
+    with Progress(label, total=total) as bar:
+        for item in items:
+            yield item
+            bar.step()

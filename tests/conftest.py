@@ -1,0 +1,17 @@
+"""Fixtures that several test files share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The public scans (acdc/, la/, splits.json), which are never part of the repository."""
+    folder = Path(os.environ.get("MIXSEG_REAL_DATA", ROOT.parent / "shared" / "data"))
+    if not (folder / "splits.json").is_file():
+        pytest.skip("no real scans here: set MIXSEG_REAL_DATA to a folder with acdc/, la/ and splits.json")
+    return folder

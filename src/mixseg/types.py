@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,9 +102,10 @@ class Case:
         return "bare" if self.partial is None else "partial"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """The rows of a batch that share one kind of supervision; there may be none.
+
+    A tuple, as Batch is, so that Fabric and DDP can walk through it.
 
     Attributes:
         image: ``(B, C, *S)`` float.
@@ -116,20 +117,13 @@ class Part:
     full: Tensor
     partial: Tensor
 
-    def __len__(self) -> int:
+    @property
+    def rows(self) -> int:
+        """How many images there are."""
         return self.image.shape[0]
 
-    @staticmethod
-    def unlabelled(image: Tensor) -> Part:
-        """Images without a label."""
-        import torch
 
-        nothing = torch.full((image.shape[0], *image.shape[2:]), IGNORE, dtype=torch.uint8, device=image.device)
-        return Part(image, nothing, nothing)
-
-
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """What one training step sees, by kind of supervision. Supervision is data, not code."""
 
     full: Part
@@ -139,4 +133,4 @@ class Batch:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts that have rows, the fully labelled one first."""
-        return tuple(part for part in (self.full, self.partial, self.bare) if len(part))
+        return tuple(part for part in self if part.rows)

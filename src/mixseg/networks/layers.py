@@ -1,0 +1,90 @@
+"""The layers that the networks are made of, in 2D and 3D alike, and how their weights begin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from mixseg.networks.base import Init, Norm
+
+CONV: dict[int, type[nn.Conv2d | nn.Conv3d]] = {2: nn.Conv2d, 3: nn.Conv3d}
+TRANSPOSED: dict[int, type[nn.ConvTranspose2d | nn.ConvTranspose3d]] = {2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+BATCH_NORM: dict[int, type[nn.BatchNorm2d | nn.BatchNorm3d]] = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+INSTANCE_NORM: dict[int, type[nn.InstanceNorm2d | nn.InstanceNorm3d]] = {2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}
+MAX_POOL: dict[int, type[nn.MaxPool2d | nn.MaxPool3d]] = {2: nn.MaxPool2d, 3: nn.MaxPool3d}
+CHANNEL_DROPOUT: dict[int, type[nn.Dropout2d | nn.Dropout3d]] = {2: nn.Dropout2d, 3: nn.Dropout3d}
+
+GROUPS = 8
+"""Groups of a group normalisation; fewer where the channels do not divide by it."""
+
+# Every convolution keeps its bias, though a normalisation follows it: the paper's parameter counts include them.
+CONVOLUTIONS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+NORMALISATIONS = (nn.BatchNorm2d, nn.BatchNorm3d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.GroupNorm)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of one network: of one dimension, with one kind of normalisation."""
+
+    dims: int
+    norm: Norm
+
+    def normalisation(self, channels: int) -> nn.Module:
+        """A normalisation with a scale and a shift per channel, or the identity."""
+        if self.norm == "batch":
+            return BATCH_NORM[self.dims](channels)
+        if self.norm == "instance":
+            return INSTANCE_NORM[self.dims](channels, affine=True)
+        if self.norm == "group":
+            return nn.GroupNorm(math.gcd(GROUPS, channels), channels)
+        return nn.Identity()
+
+    def conv(self, inputs: int, outputs: int, *, kernel: int = 3, padding: int = 1) -> list[nn.Module]:
+        """Convolution, normalisation, ReLU."""
+        return self._activated(CONV[self.dims](inputs, outputs, kernel, padding=padding), outputs)
+
+    def down(self, inputs: int, outputs: int) -> list[nn.Module]:
+        """A convolution that halves the resolution, normalisation, ReLU."""
+        return self._activated(CONV[self.dims](inputs, outputs, 2, stride=2), outputs)
+
+    def up(self, inputs: int, outputs: int) -> nn.Module:
+        """A transposed convolution that doubles the resolution, by itself."""
+        return TRANSPOSED[self.dims](inputs, outputs, 2, stride=2)
+
+    def activated_up(self, inputs: int, outputs: int) -> list[nn.Module]:
+        """A transposed convolution that doubles the resolution, normalisation, ReLU."""
+        return self._activated(self.up(inputs, outputs), outputs)
+
+    def pool(self) -> nn.Module:
+        """A maximum over blocks of two voxels a side."""
+        return MAX_POOL[self.dims](2)
+
+    def channel_dropout(self, rate: float) -> nn.Module:
+        """A dropout of whole channels."""
+        return CHANNEL_DROPOUT[self.dims](rate)
+
+    def head(self, inputs: int, classes: int) -> nn.Module:
+        """Features -> logits, voxel by voxel."""
+        return CONV[self.dims](inputs, classes, 1)
+
+    def _activated(self, convolution: nn.Module, outputs: int) -> list[nn.Module]:
+        return [convolution, self.normalisation(outputs), nn.ReLU(inplace=True)]
+
+
+def initialise(network: nn.Module, init: Init) -> None:
+    """Draw the first weights: those of the authors (``xavier``), ``kaiming``, or torch's own (``default``)."""
+    if init == "default":
+        return
+    draw: Callable[..., object] = nn.init.xavier_normal_ if init == "xavier" else nn.init.kaiming_normal_
+    for module in network.modules():
+        if isinstance(module, CONVOLUTIONS):
+            draw(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, NORMALISATIONS):
+            # The spread of the scales is the authors'; "kaiming" keeps them at exactly 1.
+            nn.init.normal_(module.weight, 1.0, 0.02 if init == "xavier" else 0.0)
+            nn.init.zeros_(module.bias)

@@ -27,15 +27,18 @@ class Progress:
     training on a bare node needs no further library and its log stays readable.
     """
 
-    def __init__(self, label: str, *, total: int, done: int = 0, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, label: str, *, total: int, done: int = 0, stream: TextIO | None = None, silent: bool = False
+    ) -> None:
         self.label, self.total, self.done, self.first = label, total, done, done
         self.stream = stream or sys.stderr
+        self.silent = silent
         self.started = self.last_line = time.monotonic()
         self.text = ""
         self.bar: Any = None
 
     def __enter__(self) -> Self:
-        if self.stream.isatty():
+        if not self.silent and self.stream.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
@@ -56,7 +59,7 @@ class Progress:
     ) -> None:
         if self.bar is not None:
             self.bar.stop()
-        elif kind is None:
+        elif kind is None and not self.silent:
             self._line()
 
     def step(self, text: str = "", *, count: int = 1) -> None:
@@ -65,14 +68,14 @@ class Progress:
         self.text = text or self.text
         if self.bar is not None:
             self.bar.update(self.task, completed=self.done, text=self.text)
-        elif time.monotonic() - self.last_line > LINE_EVERY_SECONDS:
+        elif not self.silent and time.monotonic() - self.last_line > LINE_EVERY_SECONDS:
             self._line()
 
     def say(self, sentence: str) -> None:
         """Print a sentence without tearing the bar."""
         if self.bar is not None:
             self.bar.console.print(sentence, highlight=False, markup=False)
-        else:
+        elif not self.silent:
             print(sentence, file=self.stream, flush=True)
 
     def _line(self) -> None:

@@ -1,1 +1,74 @@
-"""methods."""
+"""The training methods by name. To add one: a file with a Method, and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from mixseg.errors import MixsegError
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, MethodRow, Sees, Term
+from mixseg.methods.dual_branch import DualBranch
+
+__all__ = ["METHODS", "BuildNetwork", "Method", "MethodOptions", "MethodRow", "Sees", "Term", "make_method"]
+
+one_branch = partial(DualBranch, branches=1)
+two_branches = partial(DualBranch, branches=2)
+
+# Images per step (full, partial, bare) in 2D and 3D, as the paper has them.
+MIXED = {2: (8, 16, 0), 3: (4, 8, 0)}
+FEW = {2: (8, 0, 0), 3: (4, 0, 0)}
+MANY = {2: (24, 0, 0), 3: (12, 0, 0)}
+
+METHODS: dict[str, MethodRow] = {
+    "lower-bound": MethodRow(
+        one_branch, "one network on the full masks alone: what you have without mixseg", "full", {"full": 1.0}, FEW
+    ),
+    "single": MethodRow(
+        one_branch, "one network on full masks and partial labels together", "mixed", {"full": 1.0, "weak": 1e-3}, MIXED
+    ),
+    "single-ent": MethodRow(
+        one_branch,
+        "single, made confident on the partly labelled scans",
+        "mixed",
+        {"full": 1.0, "weak": 1e-3, "entropy": 1.0},
+        MIXED,
+    ),
+    "decoupled": MethodRow(
+        two_branches,
+        "teacher on full masks, student on partial labels, nothing passed between them",
+        "mixed",
+        {"full": 1.0, "weak": 1e-3},
+        MIXED,
+    ),
+    "kl": MethodRow(
+        two_branches,
+        "decoupled, the student also learns from the teacher on the fully labelled scans",
+        "mixed",
+        {"full": 1.0, "weak": 1e-3, "distill": 50.0},
+        MIXED,
+    ),
+    "kl-ent": MethodRow(
+        two_branches,
+        "kl, the student made confident on the partly labelled scans: the method",
+        "mixed",
+        {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": 1.0},
+        MIXED,
+    ),
+    "upper-bound-set": MethodRow(
+        one_branch, "one network on full masks of all scans of the set", "all-full", {"full": 1.0}, MANY
+    ),
+    "upper-bound": MethodRow(
+        one_branch, "one network on full masks of all training scans", "all-full", {"full": 1.0}, MANY
+    ),
+}
+
+
+def make_method(name: str, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> Method:
+    """A freshly initialised method; ``weights`` replace those of the paper where they name the same term."""
+    row = METHODS[name]
+    unknown = sorted(set(weights) - set(row.weights) - {"dice"})
+    if unknown:
+        raise MixsegError(
+            f"The method {name} has no term {unknown[0]!r} to weigh: choose from {', '.join(row.weights)}."
+        )
+    return row.make(build, {**row.weights, **weights}, options)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
-from mixseg.types import Batch
+from mixseg.losses import labelled_mean, masked_sum_and_count
+from mixseg.networks import Network
+from mixseg.types import IGNORE, Batch
+
+Sees = Literal["mixed", "full", "all-full", "unlabelled", "proposals"]
 
 
 class Term(NamedTuple):
@@ -33,6 +40,75 @@ class Method(nn.Module, ABC):
     def predict(self, image: Tensor) -> dict[str, Tensor]:
         """Class probabilities ``(B, C, *S)`` of each output for ``(B, channels, *S)`` images."""
 
-    def after_step(self, progress: float) -> None:
-        """Called after each optimiser step: the place for moving averages."""
+    def after_step(self, step: int, progress: float) -> None:
+        """Called after optimiser step ``step`` (the first is 0): the place for moving averages."""
         return None
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What the methods leave to the user. Each method reads the ones that concern it.
+
+    Attributes:
+        divergence: How the student is compared with the teacher: a name of ``losses.DIVERGENCES``.
+        temperature: Divides the probabilities in the softmax over softmax before the divergence.
+        detach: Whether the divergence teaches the student alone (True) or moves the teacher too.
+        confidence: What makes the student confident: "entropy" (Shannon) or "min-entropy" (pseudo-labels as a loss).
+        entropy_on: The scans that the confidence term sees: "partial" (with the bare ones) or "all".
+        passes: "separate" gives each kind of supervision its own batch statistics; "joint" mixes them, and collapses.
+        ramp: The share of training over which the confidence term grows to its weight; 0 is at once.
+    """
+
+    divergence: str = "kl"
+    temperature: float = 1.0
+    detach: bool = True
+    confidence: Literal["entropy", "min-entropy"] = "entropy"
+    entropy_on: Literal["partial", "all"] = "partial"
+    passes: Literal["separate", "joint"] = "separate"
+    ramp: float = 0.0
+
+
+BuildNetwork = Callable[[int], Network]
+"""Makes a freshly initialised network with so many branches."""
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """One row of METHODS: how a method is made and what it is given.
+
+    Attributes:
+        make: ``(build, weights, options) -> Method``.
+        about: One line for ``--help`` and the docs.
+        sees: Which labels a run of this method may look at.
+        weights: The terms of its loss with the weights of the paper.
+        batch: Images per step ``(full, partial, bare)`` by number of spatial axes.
+    """
+
+    make: Callable[[BuildNetwork, Mapping[str, float], MethodOptions], Method]
+    about: str
+    sees: Sees
+    weights: Mapping[str, float]
+    batch: Mapping[int, tuple[int, int, int]]
+
+
+def ramp_up(position: float, start: float, end: float) -> float:
+    """The Gaussian ramp ``exp(-5 (1 - x)^2)``: 0 before ``start``, e^-5 at it, 1 from ``end`` on."""
+    if position < start:
+        return 0.0
+    if position >= end:
+        return 1.0
+    return math.exp(-5 * (1 - (position - start) / (end - start)) ** 2)
+
+
+def mean_of_labelled(values: Tensor, label: Tensor) -> Tensor:
+    """The mean of a loss over the labelled voxels, counted over all processes that train together.
+
+    DDP averages gradients over processes; dividing by the average count makes that the gradient of the mean over all
+    labelled voxels of the step, wherever they lie.
+    """
+    mask = label != IGNORE
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return labelled_mean(values, mask)
+    _, count = masked_sum_and_count(values.detach(), mask)
+    distributed.all_reduce(count)
+    return labelled_mean(values, mask, count=count / distributed.get_world_size())

@@ -1,0 +1,138 @@
+"""What a run needs to go on exactly where it was, and what a prediction needs: last.pt and best.pt."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mixseg.errors import MixsegError
+from mixseg.files import replacing
+from mixseg.methods import Method
+
+Weights = dict[str, Tensor]
+
+
+class Average:
+    """A moving average of a module's weights: ``average = decay * average + (1 - decay) * weights`` after each step."""
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.decay, self.updates = decay, 0
+        self.weights = copied(module)
+
+    @torch.no_grad()
+    def update(self, module: nn.Module) -> None:
+        """Follow the module; the first steps follow faster, so that the random start is soon forgotten."""
+        self.updates += 1
+        follow = 1 - min(self.decay, self.updates / (self.updates + 9))
+        for name, now in module.state_dict().items():
+            if now.is_floating_point():
+                self.weights[name].lerp_(now, follow)
+            else:
+                self.weights[name].copy_(now)
+
+    @contextmanager
+    def worn_by(self, module: nn.Module) -> Iterator[None]:
+        """Inside, ``module`` has the averaged weights."""
+        own = copied(module)
+        module.load_state_dict(self.weights)
+        try:
+            yield
+        finally:
+            module.load_state_dict(own)
+
+
+def copied(module: nn.Module) -> Weights:
+    """The weights, sharing no storage with the module."""
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+@dataclass
+class State:
+    """Everything of a training that is not a function of the seed and the step."""
+
+    method: Method
+    optimizer: torch.optim.Optimizer
+    average: Average | None = None
+    step: int = 0
+    best_score: float = -math.inf
+    best_step: int = 0
+    best: Weights = field(default_factory=dict)
+
+    def keep_if_best(self, score: float) -> None:
+        """Remember the present weights if no look scored higher; the first of equals stays."""
+        if score > self.best_score:
+            self.best_score, self.best_step, self.best = score, self.step, copied(self.method)
+
+    def save(self, folder: Path) -> None:
+        """Write best.pt and last.pt, each whole or not at all.
+
+        A kill between the two leaves a best.pt from after last.pt: the steps are then done again, and it is the same.
+        """
+        found = {"step": self.best_step, "score": self.best_score}
+        if self.best:
+            _write(folder / "best.pt", {**found, "method": self.best})
+        content = {"step": self.step, "method": self.method.state_dict(), "optimizer": self.optimizer.state_dict()}
+        if self.average:
+            content["average"] = {"weights": self.average.weights, "updates": self.average.updates}
+        _write(folder / "last.pt", {**content, "best": found})
+
+    def resume(self, folder: Path) -> None:
+        """Take up the last checkpoint of ``folder``, if there is one."""
+        if not (folder / "last.pt").exists():
+            return
+        device = next(self.method.parameters()).device
+        content = _read(folder / "last.pt", device)
+        _load(self.method, content["method"], folder / "last.pt")
+        self.optimizer.load_state_dict(content["optimizer"])
+        self.step = content["step"]
+        if self.average and "average" in content:
+            self.average.weights, self.average.updates = content["average"]["weights"], content["average"]["updates"]
+        self.best_score, self.best_step = content["best"]["score"], content["best"]["step"]
+        if self.best_step and (folder / "best.pt").exists():
+            self.best = _read(folder / "best.pt", device)["method"]
+
+
+def load_weights(method: Method, path: Path) -> int:
+    """Give ``method`` the weights to predict with of a checkpoint; returns the step it was made at."""
+    content = _read(path, next(method.parameters()).device)
+    averaged = content.get("average")
+    _load(method, averaged["weights"] if averaged else content["method"], path)
+    return int(content["step"])
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    with replacing(path) as temporary:
+        torch.save(dict(content), temporary)
+
+
+def _read(path: Path, device: torch.device) -> dict[str, Any]:
+    if not path.exists():
+        raise MixsegError(f"{path} does not exist: train the run first, or name another checkpoint.")
+    try:
+        content = torch.load(path, map_location=device, weights_only=True)
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+        raise MixsegError(f"{path} is no readable checkpoint ({str(error).splitlines()[0]}): remove it.") from error
+    if not isinstance(content, dict) or "method" not in content:
+        raise MixsegError(f"{path} is no checkpoint of mixseg: name the last.pt or best.pt of a run.")
+    return content
+
+
+def _load(method: Method, weights: Weights, path: Path) -> None:
+    own = method.state_dict()
+    differing = sorted(
+        set(own) ^ set(weights) | {name for name in set(own) & set(weights) if own[name].shape != weights[name].shape}
+    )
+    if differing:
+        raise MixsegError(
+            f"{path} is of another architecture ({len(differing)} tensors differ, {differing[0]} first): "
+            "use the config.json that lies beside it, or another run folder."
+        )
+    method.load_state_dict(weights)

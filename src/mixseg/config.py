@@ -1,0 +1,256 @@
+"""Everything a run is told, as one frozen dataclass that goes to JSON and back. An unknown key is an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from mixseg.errors import MixsegError
+from mixseg.files import read_json
+from mixseg.methods import METHODS
+
+
+@dataclass(frozen=True)
+class BatchSizes:
+    """Images per step by kind of supervision."""
+
+    full: int = 8
+    partial: int = 16
+    bare: int = 0
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run. ``make_config`` fills it from a preset and a method; the run folder keeps the result.
+
+    Attributes:
+        method: A row of METHODS.
+        preset: Where the defaults came from: "paper", "strong" or "quick".
+        dataset: The layout that the scans were read with.
+        target: The classes to segment, by name; the others become background. Empty: all.
+        partial: Where partial labels come from: "drawn" (the files), a generator's name, or "none".
+        split: A splits.json or splits_final.json; empty: the one beside the data, or a seeded patient-wise one.
+        set: Set-N: N patients with full masks and ``ratio`` times as many with partial labels. None: as the files say.
+        ratio: Partly labelled patients for each fully labelled one in Set-N.
+        seed: Drives initialisation, order and noise; never the split.
+        steps: Optimiser steps.
+        batch: Images per step by kind.
+        weights: Weights of the loss terms that differ from the method's own.
+        divergence: See MethodOptions, as for the next six.
+        temperature: Of the softmax over softmax.
+        detach: Whether the teacher is left alone by the divergence.
+        confidence: "entropy" or "min-entropy".
+        entropy_on: "partial" or "all".
+        passes: "separate" or "joint" batch statistics.
+        ramp: Share of training over which the confidence term grows.
+        network: "unet" or "vnet".
+        dims: 2 trains on slices, 3 on patches of volumes.
+        size: In-plane size of the training grid in 2D.
+        patch: Size of the patches in 3D.
+        width: Channels of the first level; None is the network's own.
+        depth: Number of halvings; None is the network's own.
+        norm: "batch", "instance", "group" or "none".
+        geometry: "padded", or "authors" for the unpadded network of the paper's code.
+        dropout: At the deepest encoder level.
+        init: "xavier", "kaiming" or "default".
+        intensity: What the network is fed: "unit" (0 to 1) or "zscore".
+        optimizer: "adam", "adamw" or "sgd".
+        lr: Learning rate at the start.
+        weight_decay: Of the optimiser.
+        schedule: "constant", "drops" (a tenth at 5/12 and at 10/12 of training), "poly" or "cosine".
+        augment: "none", "paper-3d" or "strong".
+        average: Decay of a moving average of the weights, used for validation and prediction; 0 is off.
+        precision: "fp32", "tf32" or "bf16"; "auto" is bf16 on a GPU that has it and fp32 elsewhere.
+        compile: Whether the network is compiled first; pays on long GPU runs.
+        validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
+        on_collapse: What happens when the student runs away: "warn" or "stop".
+    """
+
+    method: str = "kl-ent"
+    preset: str = "strong"
+    dataset: str = ""
+    target: tuple[str, ...] = ()
+    partial: str = "drawn"
+    split: str = ""
+    set: int | None = None
+    ratio: int = 5
+    seed: int = 0
+    steps: int = 3000
+    batch: BatchSizes = field(default_factory=BatchSizes)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    divergence: str = "kl"
+    temperature: float = 1.0
+    detach: bool = True
+    confidence: Literal["entropy", "min-entropy"] = "entropy"
+    entropy_on: Literal["partial", "all"] = "partial"
+    passes: Literal["separate", "joint"] = "separate"
+    ramp: float = 0.0
+    network: str = "unet"
+    dims: Literal[2, 3] = 2
+    size: tuple[int, int] = (256, 256)
+    patch: tuple[int, int, int] = (112, 112, 80)
+    width: int | None = None
+    depth: int | None = None
+    norm: Literal["batch", "instance", "group", "none"] = "batch"
+    geometry: Literal["padded", "authors"] = "padded"
+    dropout: float = 0.5
+    init: Literal["xavier", "kaiming", "default"] = "xavier"
+    intensity: Literal["unit", "zscore"] = "unit"
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: float = 1e-4
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "drops", "poly", "cosine"] = "constant"
+    augment: Literal["none", "paper-3d", "strong"] = "none"
+    average: float = 0.0
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
+    compile: bool = False
+    validate_every: int = 0
+    on_collapse: Literal["warn", "stop"] = "warn"
+
+    @property
+    def looks(self) -> int:
+        """Steps between two looks at the validation scans."""
+        return self.validate_every or max(1, min(50, self.steps // 100))
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Spatial size of what the network is trained on."""
+        return self.size if self.dims == 2 else self.patch
+
+
+# What each preset changes, by number of spatial axes. Why: docs/reference/presets.md.
+PRESETS: dict[str, dict[int, dict[str, Any]]] = {
+    "paper": {
+        2: {"steps": 3000, "lr": 1e-4, "compile": True},
+        3: {
+            "network": "vnet",
+            "intensity": "zscore",
+            "steps": 6000,
+            "optimizer": "sgd",
+            "lr": 1e-2,
+            "weight_decay": 1e-4,
+            "schedule": "drops",
+            "augment": "paper-3d",
+            "partial": "erosion-10x10",
+        },
+    },
+    "strong": {
+        2: {
+            "steps": 6000,
+            "optimizer": "adamw",
+            "lr": 5e-4,
+            "weight_decay": 1e-2,
+            "schedule": "poly",
+            "augment": "strong",
+            "compile": True,
+        },
+        3: {
+            "network": "vnet",
+            "intensity": "zscore",
+            "steps": 6000,
+            "optimizer": "adamw",
+            "lr": 1e-3,
+            "weight_decay": 1e-2,
+            "schedule": "poly",
+            "augment": "strong",
+        },
+    },
+    "quick": {
+        2: {"steps": 600, "size": (64, 64), "width": 12, "depth": 3, "lr": 2e-3, "validate_every": 50},
+        3: {
+            "network": "vnet",
+            "intensity": "zscore",
+            "patch": (32, 32, 32),
+            "width": 4,
+            "steps": 300,
+            "lr": 2e-3,
+            "validate_every": 50,
+        },
+    },
+}
+
+
+def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2, **changes: Any) -> Config:  # noqa: ANN401
+    """The config of ``method`` under ``preset``, with ``changes`` on top (values as in JSON)."""
+    _known("method", method, METHODS)
+    _known("preset", preset, PRESETS)
+    full, partial, bare = METHODS[method].batch[dims]
+    settled: dict[str, Any] = {
+        **PRESETS[preset][dims],
+        "batch": {"full": full, "partial": partial, "bare": bare},
+        **{"method": method, "preset": preset, "dims": dims},
+    }
+    for key, value in changes.items():
+        # A change of one batch size or weight leaves the others as they are.
+        settled[key] = {**settled.get(key, {}), **value} if isinstance(value, Mapping) else value
+    return from_dict(settled)
+
+
+def from_dict(content: Mapping[str, Any], *, where: str = "the config") -> Config:
+    """The config that ``content`` (from JSON) describes; an unknown key or a wrong value is one sentence."""
+    config: Config = _build(Config, content, where)
+    _known("method", config.method, METHODS)
+    return config
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """What ``config.json`` holds."""
+    return typing.cast(dict[str, Any], json.loads(json.dumps(dataclasses.asdict(config))))
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The keys that a JSON config sets; ``make_config(**keys)`` fills in the rest."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise MixsegError(f'{path} is no config: it should be a JSON object such as {{"method": "kl-ent"}}.')
+    _build(Config, content, str(path))  # so that a misspelt key is told with the file's name
+    return content
+
+
+def _known(what: str, name: str, names: Mapping[str, Any]) -> None:
+    if name not in names:
+        raise MixsegError(
+            f"There is no {what} {name!r}{_suggestion(name, list(names))}: choose from {', '.join(names)}."
+        )
+
+
+def _suggestion(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - a dataclass and its instance
+    hints = typing.get_type_hints(kind)
+    for key in content:
+        if key not in hints:
+            raise MixsegError(f"Unknown key {key!r} in {where}{_suggestion(key, list(hints))}: correct or remove it.")
+    return kind(**{key: _value(hints[key], value, f"{key!r} in {where}") for key, value in content.items()})
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
+    """``value`` as the type that ``hint`` asks for, or one sentence that says what is wanted."""
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        return _build(hint, value, where)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        raise MixsegError(f"{where} is {value!r}: choose from {', '.join(map(str, arguments))}.")
+    if origin in (types.UnionType, typing.Union):
+        return None if value is None else _value(arguments[0], value, where)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_value(arguments[0], item, where) for item in value)
+    if isinstance(value, Mapping) and origin is not None:
+        return {key: _value(arguments[1], item, where) for key, item in value.items()}
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    raise MixsegError(f"{where} is {value!r}, which is not a {getattr(hint, '__name__', hint)}: correct it.")

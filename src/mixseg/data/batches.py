@@ -1,0 +1,241 @@
+"""An endless, seeded stream of batches, held and augmented on the training device.
+
+What a step sees is a function of the seed and of the step's number alone. So a run that was killed goes on with
+exactly the batches that it would have seen, and a batch that broke a loss can be named afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from mixseg.data.augment import Augmentation, augment
+from mixseg.errors import MixsegError
+from mixseg.types import IGNORE, KINDS, Batch, Kind, Part
+
+Bytes = NDArray[np.uint8]
+
+LABELLED_PATCHES = 0.5
+"""How often a patch of a partly labelled volume is drawn round a labelled voxel; the others fall anywhere."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One scan on the training grid.
+
+    Attributes:
+        name: For messages and predictions.
+        image: uint8, ``(slices, C, H, W)`` for training in 2D, ``(C, I, J, K)`` in 3D.
+        full: uint8 class indices without the channel axis, or None.
+        partial: The same with IGNORE where nothing is labelled, or None.
+        mean: Of the grey values of ``image``, for z-scores.
+        std: Likewise.
+    """
+
+    name: str
+    image: Bytes
+    full: Bytes | None = None
+    partial: Bytes | None = None
+    mean: float = 0.0
+    std: float = 1.0
+
+
+class Rows(NamedTuple):
+    """What a stream draws for one step, before normalisation and augmentation."""
+
+    image: Tensor
+    full: Tensor
+    partial: Tensor
+    mean: Tensor
+    std: Tensor
+
+
+def normalise(image: Tensor, mean: Tensor, std: Tensor, intensity: Literal["unit", "zscore"]) -> Tensor:
+    """Grey values 0 to 255 ``(B, C, *S)`` as the network is fed them."""
+    if intensity == "unit":
+        return image.float() / 255
+    shape = (-1,) + (1,) * (image.dim() - 1)
+    return (image.float() - mean.view(shape)) / std.clamp(min=1e-3).view(shape)
+
+
+@lru_cache(maxsize=8)
+def _permutation(seed: int, kind: int, epoch: int, count: int) -> NDArray[np.int64]:
+    return np.random.default_rng([seed, kind, epoch]).permutation(count)
+
+
+class Stream:
+    """The order in which the rows of one kind are drawn: one shuffled pass after the other, the rest of a pass dropped."""
+
+    def __init__(self, kind: Kind, count: int, size: int, seed: int) -> None:
+        self.kind, self.count, self.size, self.seed = KINDS.index(kind), count, size, seed
+
+    def order(self, step: int) -> NDArray[np.int64]:
+        """Which items step ``step`` draws."""
+        if self.count < self.size:  # fewer than a batch: several passes make one
+            passes = [_permutation(self.seed, self.kind, step * self.size + i, self.count) for i in range(self.size)]
+            return np.concatenate(passes)[: self.size]
+        epoch, position = divmod(step, self.count // self.size)
+        order = _permutation(self.seed, self.kind, epoch, self.count)
+        return order[position * self.size : (position + 1) * self.size]
+
+
+class SliceStream(Stream):
+    """Slices of one kind of scan, all in one array on the device."""
+
+    def __init__(self, kind: Kind, scans: Sequence[Scan], size: int, *, seed: int, device: torch.device) -> None:
+        super().__init__(kind, sum(len(scan.image) for scan in scans), size, seed)
+        self.slices = [f"{scan.name} slice {i}" for scan in scans for i in range(len(scan.image))]
+        self.image = torch.from_numpy(np.concatenate([scan.image for scan in scans])).to(device)
+        self.full, self.partial = (
+            torch.from_numpy(np.concatenate([_labels(scan, which, (0, 2, 3)) for scan in scans])).to(device)
+            for which in ("full", "partial")
+        )
+        lengths = torch.tensor([len(scan.image) for scan in scans])
+        self.mean, self.std = (
+            torch.tensor([getattr(scan, which) for scan in scans]).repeat_interleave(lengths).to(device)
+            for which in ("mean", "std")
+        )
+
+    def rows(self, step: int, share: slice) -> Rows:
+        """The rows of ``step``, or this process's share of them."""
+        chosen = self.order(step)[share]
+        at = torch.from_numpy(np.ascontiguousarray(chosen)).to(self.image.device, non_blocking=True)
+        held = (self.image, self.full, self.partial, self.mean, self.std)
+        return Rows(*(tensor[at] for tensor in held))
+
+    def names(self, step: int) -> list[str]:
+        """The slices of ``step``."""
+        return [self.slices[i] for i in self.order(step)]
+
+
+class PatchStream(Stream):
+    """Random patches of one kind of volume, each volume on the device."""
+
+    def __init__(
+        self, kind: Kind, scans: Sequence[Scan], size: int, *, patch: tuple[int, ...], seed: int, device: torch.device
+    ) -> None:
+        super().__init__(kind, len(scans), size, seed)
+        self.patch, self.scans = patch, scans
+        self.volumes = [self._on(device, scan) for scan in scans]
+        self.mean = torch.tensor([scan.mean for scan in scans], device=device)
+        self.std = torch.tensor([scan.std for scan in scans], device=device)
+        self.shapes = [tuple(full.shape) for _, full, _ in self.volumes]
+        # Coordinates in the padded volume; a few thousand are as good as all of them.
+        self.labelled = [_some(partial.cpu().numpy() != IGNORE, seed) for _, _, partial in self.volumes]
+        self.guided = kind == "partial"
+
+    def _on(self, device: torch.device, scan: Scan) -> tuple[Tensor, Tensor, Tensor]:
+        """Image and labels, padded where the volume is smaller than a patch."""
+        short = [max(0, want - have) for want, have in zip(self.patch, scan.image.shape[1:], strict=True)]
+        around = [amount for gap in reversed(short) for amount in (gap // 2, gap - gap // 2)]
+        arrays = (scan.image, _labels(scan, "full", (1, 2, 3)), _labels(scan, "partial", (1, 2, 3)))
+        image, full, partial = (
+            F.pad(torch.from_numpy(np.ascontiguousarray(array)), around, value=value)
+            for array, value in zip(arrays, (0, IGNORE, IGNORE), strict=True)
+        )
+        return image.to(device), full.to(device), partial.to(device)
+
+    def corners(self, step: int) -> list[tuple[int, tuple[int, ...]]]:
+        """The volume and the corner of each patch of ``step``."""
+        rng = np.random.default_rng([self.seed, self.kind, step, 1])
+        corners = []
+        for index in self.order(step):
+            room = np.array(self.shapes[index]) - self.patch
+            corner = rng.integers(0, room + 1)
+            if self.guided and len(self.labelled[index]) and rng.random() < LABELLED_PATCHES:
+                inside = rng.integers(0, self.patch)
+                corner = np.clip(self.labelled[index][rng.integers(len(self.labelled[index]))] - inside, 0, room)
+            corners.append((int(index), tuple(int(c) for c in corner)))
+        return corners
+
+    def rows(self, step: int, share: slice) -> Rows:
+        """The patches of ``step``, or this process's share of them."""
+        chosen = self.corners(step)[share]
+        cut = [
+            (slice(None), *(slice(c, c + p) for c, p in zip(corner, self.patch, strict=True))) for _, corner in chosen
+        ]
+        at = [index for index, _ in chosen]
+        image = torch.stack([self.volumes[i][0][box] for i, box in zip(at, cut, strict=True)])
+        full = torch.stack([self.volumes[i][1][box[1:]] for i, box in zip(at, cut, strict=True)])
+        partial = torch.stack([self.volumes[i][2][box[1:]] for i, box in zip(at, cut, strict=True)])
+        return Rows(image, full, partial, self.mean[at], self.std[at])
+
+    def names(self, step: int) -> list[str]:
+        """The patches of ``step``."""
+        return [f"{self.scans[i].name} at {corner}" for i, corner in self.corners(step)]
+
+
+class Feed:
+    """``feed(step)`` is the batch of that step, normalised and augmented."""
+
+    def __init__(
+        self,
+        scans: Mapping[Kind, Sequence[Scan]],
+        sizes: Mapping[Kind, int],
+        *,
+        grid: tuple[int, ...],
+        seed: int,
+        intensity: Literal["unit", "zscore"] = "unit",
+        augmentation: Augmentation,
+        device: torch.device,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.grid, self.seed, self.intensity, self.augmentation = grid, seed, intensity, augmentation
+        self.device, self.rank, self.share = device, rank, slice(rank, None, world)
+        self.streams: dict[Kind, SliceStream | PatchStream] = {}
+        for kind in KINDS:
+            if not sizes.get(kind) or not scans.get(kind):
+                continue
+            if sizes[kind] % world:
+                raise MixsegError(
+                    f"{sizes[kind]} {kind} images a step cannot be shared by {world} processes: change batch."
+                )
+            if len(grid) == 2:
+                self.streams[kind] = SliceStream(kind, scans[kind], sizes[kind], seed=seed, device=device)
+            else:
+                self.streams[kind] = PatchStream(kind, scans[kind], sizes[kind], patch=grid, seed=seed, device=device)
+        self.channels = next(iter(next(iter(scans.values())))).image.shape[-1 - len(grid)] if scans else 1
+
+    def __call__(self, step: int) -> Batch:
+        """What step ``step`` trains on."""
+        return Batch(*(self._part(kind, step) for kind in KINDS))
+
+    def names(self, step: int) -> list[str]:
+        """The slices or patches of a step, for messages."""
+        return [name for stream in self.streams.values() for name in stream.names(step)]
+
+    def _part(self, kind: Kind, step: int) -> Part:
+        if kind not in self.streams:
+            none = torch.empty((0, *self.grid), dtype=torch.uint8, device=self.device)
+            return Part(torch.empty((0, self.channels, *self.grid), device=self.device), none, none)
+        rows = self.streams[kind].rows(step, self.share)
+        image = normalise(rows.image, rows.mean, rows.std, self.intensity)
+        generator = torch.Generator(self.device).manual_seed(_mixed(self.seed, KINDS.index(kind), step, self.rank))
+        image, (full, partial) = augment(image, (rows.full, rows.partial), self.augmentation, generator)
+        return Part(image, full, partial)
+
+
+def _mixed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _labels(scan: Scan, which: Literal["full", "partial"], axes: tuple[int, ...]) -> Bytes:
+    """The labels, or IGNORE everywhere; ``axes`` are those of the image that labels have."""
+    labels = scan.full if which == "full" else scan.partial
+    return np.full([scan.image.shape[axis] for axis in axes], IGNORE, np.uint8) if labels is None else labels
+
+
+def _some(mask: NDArray[np.bool_], seed: int, most: int = 4096) -> NDArray[np.int64]:
+    places = np.argwhere(mask)
+    if len(places) <= most:
+        return places
+    return places[np.random.default_rng(seed).choice(len(places), most, replace=False)]

@@ -1,0 +1,68 @@
+"""The log of a run: one JSON line a look, and the values of the loss terms between two looks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mixseg.files import replacing
+from mixseg.methods import Term
+
+
+class Log:
+    """``log.jsonl``. Lines from after ``keep_until`` belong to steps that are done again, and go."""
+
+    def __init__(self, path: Path, *, keep_until: int) -> None:
+        self.path = path
+        kept = [entry for entry in read_log(path) if entry["step"] <= keep_until]
+        with replacing(path) as temporary:
+            temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        """Append one line."""
+        with self.path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The entries of a log; a last line that a kill cut short is left out."""
+    if not path.exists():
+        return []
+    entries = []
+    for line in path.read_text().splitlines():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return entries
+
+
+class Record:
+    """The loss and its terms since the last look. They stay on the device, so that no step waits for the host."""
+
+    def __init__(self) -> None:
+        self.losses: list[Tensor] = []
+        self.values: dict[str, list[Tensor]] = {}
+        self.weights: dict[str, float] = {}
+
+    def add(self, loss: Tensor, terms: Mapping[str, Term]) -> None:
+        """One step."""
+        self.losses.append(loss.detach())
+        for name, term in terms.items():
+            self.values.setdefault(name, []).append(term.value.detach())
+            self.weights[name] = term.weight
+
+    def first_bad(self) -> int | None:
+        """Which of the recorded steps had a loss that is not a finite number, if any."""
+        bad = (~torch.stack(self.losses).isfinite()).nonzero()
+        return int(bad[0]) if len(bad) else None
+
+    def entry(self) -> dict[str, Any]:
+        """Means of the loss and of each unweighted term, and the weights they had last."""
+        values = {name: float(torch.stack(values).mean()) for name, values in self.values.items()}
+        return {"loss": float(torch.stack(self.losses).mean()), "terms": values, "weights": dict(self.weights)}

@@ -1,0 +1,96 @@
+"""One encoder, a teacher and a student: the paper's method, its ablations and its bounds in one class.
+
+    L = full * CE(top; full masks)                 on the fully labelled scans
+      + weak * CE(bottom; partial labels)          on all scans that have any
+      + distill * D(bottom, top)                   on the fully labelled scans, softmax over softmax
+      + entropy * H(bottom)                        on the partly labelled and the bare scans
+
+A term whose weight is 0 or absent is off; with one branch, top and bottom are the same decoder and nothing is distilled.
+Equations 1 to 5 of "Segmentation with mixed supervision: confidence maximization helps knowledge distillation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from mixseg.losses import cross_entropy, divergence, entropy, min_entropy, smooth, soft_dice
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Term, mean_of_labelled, ramp_up
+from mixseg.types import Batch
+
+TOP = 0
+CONFIDENCE = {"entropy": entropy, "min-entropy": min_entropy}
+
+
+class DualBranch(Method):
+    """The family lower-bound, single, single-ent, decoupled, kl, kl-ent and the upper bounds, told apart by weights."""
+
+    def __init__(
+        self, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions, *, branches: int
+    ) -> None:
+        super().__init__()
+        self.network = build(branches)
+        self.weights = {name: weight for name, weight in weights.items() if weight}
+        self.options = options
+        self.bottom = branches - 1
+        self.outputs = ("bottom", "top", "ensemble") if branches == 2 else ("top",)
+        self.compare = divergence(options.divergence)
+        self.unsure = CONFIDENCE[options.confidence]
+
+    def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
+        """The terms that the batch and the weights allow."""
+        top, bottom = self._logits(batch)
+        values: dict[str, Tensor] = {}
+        if batch.full.rows:
+            values["full"] = mean_of_labelled(cross_entropy(top, batch.full.full), batch.full.full)
+            if "dice" in self.weights:
+                values["dice"] = soft_dice(top.softmax(dim=1), batch.full.full)[1:].mean()
+            if self.bottom != TOP and "distill" in self.weights:
+                values["distill"] = self._distill(student=bottom[: batch.full.rows], teacher=top).mean()
+        if "weak" in self.weights:
+            labels = torch.cat([part.partial for part in batch.parts])
+            values["weak"] = mean_of_labelled(cross_entropy(bottom, labels), labels)
+        unsure = bottom if self.options.entropy_on == "all" else bottom[batch.full.rows :]
+        if len(unsure) and "entropy" in self.weights:
+            values["entropy"] = self.unsure(unsure).mean()
+        return {name: Term(values[name], self._weight(name, progress)) for name in self.weights if name in values}
+
+    def predict(self, image: Tensor) -> dict[str, Tensor]:
+        """Probabilities of each branch, and their mean."""
+        probs = [logits.float().softmax(dim=1) for logits in self.network(image)]
+        if len(probs) == 1:
+            return {"top": probs[0]}
+        return {"bottom": probs[1], "top": probs[0], "ensemble": (probs[0] + probs[1]) / 2}
+
+    def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits of top on the full rows and of bottom on all rows, in the order of ``batch.parts``.
+
+        Each kind of supervision passes by itself: BatchNorm over mixed rows turns the labelled rows' push towards
+        background into a push towards foreground for the others. See docs/concepts/deviations.md.
+        """
+        images = [part.image for part in batch.parts]
+        if self.options.passes == "joint":
+            images = [torch.cat(images)]
+        bottom = []
+        top = None
+        for image in images:
+            features = self.network.encode(image)
+            bottom.append(self.network.decode(features, self.bottom))
+            if top is None:  # the full rows come first, in the first pass
+                full = [level[: batch.full.rows] for level in features]
+                top = bottom[0][: batch.full.rows] if self.bottom == TOP else self.network.decode(full, TOP)
+        assert top is not None, "a batch has at least one row"
+        return top, torch.cat(bottom)
+
+    def _distill(self, *, student: Tensor, teacher: Tensor) -> Tensor:
+        """The divergence per voxel between the branches' softmax over softmax."""
+        teacher = teacher.detach() if self.options.detach else teacher
+        tau = self.options.temperature
+        return self.compare(smooth(student.softmax(dim=1), tau), smooth(teacher.softmax(dim=1), tau))
+
+    def _weight(self, name: str, progress: float) -> float:
+        if name == "entropy" and self.options.ramp:
+            return self.weights[name] * ramp_up(progress, 0.0, self.options.ramp)
+        return self.weights[name]

@@ -85,7 +85,7 @@ def divergence(name: str) -> Divergence:
     number = re.fullmatch(r"alpha-(\d+\.?\d*|\.\d+)", name)
     if number and float(number[1]) > 0:
         return partial(alpha_divergence, alpha=float(number[1]))
-    near = difflib.get_close_matches(name, DIVERGENCES, n=1)
+    near = difflib.get_close_matches(name.lower(), DIVERGENCES, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(DIVERGENCES)}."
     raise MixsegError(f"Unknown divergence {name!r}: {hint} Any alpha-X with X above 0 will do as well.")
 

@@ -86,7 +86,7 @@ def make_network(
 def _known(what: str, name: str, choices: Collection[str]) -> str:
     if name in choices:
         return name
-    near = difflib.get_close_matches(name, choices, n=1)
+    near = difflib.get_close_matches(name.lower(), choices, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(choices)}."
     raise MixsegError(f"Unknown {what} {name!r}: {hint}")
 

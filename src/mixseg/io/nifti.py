@@ -1,0 +1,57 @@
+"""NIfTI through nibabel, its reference reader: .nii and .nii.gz."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.errors import MixsegError
+from mixseg.io.geometry import Geometry
+from mixseg.types import Volume
+
+nib: Any = nibabel  # its functions have no types
+
+SUFFIXES = (".nii", ".nii.gz")
+
+
+def read(path: Path, key: str = "") -> Volume:
+    """The voxels (scaled as the header says) with the affine that nibabel prefers: sform, then qform."""
+    image: Any = nib.load(path, mmap=False)
+    place = _geometry(image, path)
+    return Volume(np.asanyarray(image.dataobj).reshape(place.shape), place.affine)
+
+
+def geometry(path: Path, key: str = "") -> Geometry:
+    """The geometry, from the header alone."""
+    return _geometry(nib.load(path), path)
+
+
+def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | None) -> None:
+    """Write ``array``; if ``like`` is a NIfTI file, its sform, qform, codes and units are kept bit for bit."""
+    if like is not None and like.name.lower().endswith(SUFFIXES):
+        source: Any = nib.load(like)
+        header = source.header.copy()
+        header["cal_min"] = header["cal_max"] = 0  # the display window of the image says nothing about a mask
+        header.set_data_dtype(array.dtype)
+        header.set_slope_inter(1, 0)
+        shape = array.shape[:2] if len(header.get_data_shape()) == 2 else array.shape
+        # Without an affine, nibabel leaves the header's own transforms untouched.
+        image: Any = type(source)(array.reshape(shape), None, header)
+    else:
+        image = nib.Nifti1Image(array, place.affine)
+        image.set_sform(place.affine, code="scanner")
+        image.set_qform(place.affine, code="scanner")
+        image.header.set_xyzt_units("mm")
+    image.to_filename(path)
+
+
+def _geometry(image: Any, path: Path) -> Geometry:  # noqa: ANN401 - nibabel has no types
+    shape = tuple(int(size) for size in image.shape)
+    if len(shape) < 2 or any(size != 1 for size in shape[3:]):
+        raise MixsegError(f"{path} holds {len(shape)} axes of sizes {shape}: save each 3D scan as a file of its own.")
+    i, j, k = (*shape[:3], 1)[:3]
+    return Geometry((i, j, k), np.asarray(image.affine, dtype=np.float64))

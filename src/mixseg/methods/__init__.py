@@ -8,6 +8,9 @@ from functools import partial
 from mixseg.errors import MixsegError
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, MethodRow, Sees, Term
 from mixseg.methods.dual_branch import DualBranch
+from mixseg.methods.glmi import GLMI
+from mixseg.methods.ssco import SSCO
+from mixseg.methods.ua_mt import UAMT
 
 __all__ = ["METHODS", "BuildNetwork", "Method", "MethodOptions", "MethodRow", "Sees", "Term", "make_method"]
 
@@ -18,6 +21,8 @@ two_branches = partial(DualBranch, branches=2)
 MIXED = {2: (8, 16, 0), 3: (4, 8, 0)}
 FEW = {2: (8, 0, 0), 3: (4, 0, 0)}
 MANY = {2: (24, 0, 0), 3: (12, 0, 0)}
+# Semi-supervised: 4 + 4 as in the paper; it has no 3D run of these, and volumes are halved as they are above.
+UNLABELLED = {2: (4, 0, 4), 3: (2, 0, 2)}
 
 METHODS: dict[str, MethodRow] = {
     "lower-bound": MethodRow(
@@ -59,6 +64,27 @@ METHODS: dict[str, MethodRow] = {
     ),
     "upper-bound": MethodRow(
         one_branch, "one network on full masks of all training scans", "all-full", {"full": 1.0}, MANY
+    ),
+    "ua-mt": MethodRow(
+        UAMT,
+        "a student that agrees with its moving average on unlabelled scans, where that is sure",
+        "unlabelled",
+        {"full": 1.0, "consistency": 0.1},
+        UNLABELLED,
+    ),
+    "glmi": MethodRow(
+        GLMI,
+        "features that stay informative when unlabelled scans are flipped",
+        "unlabelled",
+        {"full": 1.0, "global": 1.0, "local": 0.1, "consistency": 10.0},
+        UNLABELLED,
+    ),
+    "ssco": MethodRow(
+        SSCO,
+        "students that agree with each other and with their moving averages on unlabelled scans",
+        "unlabelled",
+        {"full": 1.0, "self-paced": 0.5, "consistency": 4.0},
+        UNLABELLED,
     ),
 }
 

@@ -101,12 +101,16 @@ def ramp_up(position: float, start: float, end: float) -> float:
 
 
 def mean_of_labelled(values: Tensor, label: Tensor) -> Tensor:
-    """The mean of a loss over the labelled voxels, counted over all processes that train together.
+    """The mean of a loss over the labelled voxels, counted over all processes that train together."""
+    return mean_where(values, label != IGNORE)
+
+
+def mean_where(values: Tensor, mask: Tensor) -> Tensor:
+    """The mean of a loss where ``mask`` is true, counted over all processes that train together.
 
     DDP averages gradients over processes; dividing by the average count makes that the gradient of the mean over all
-    labelled voxels of the step, wherever they lie.
+    true voxels of the step, wherever they lie.
     """
-    mask = label != IGNORE
     if not (distributed.is_available() and distributed.is_initialized()):
         return labelled_mean(values, mask)
     _, count = masked_sum_and_count(values.detach(), mask)

@@ -1,0 +1,121 @@
+"""GLMI: features that an image and its flipped copy can be recognised by, globally and voxel by voxel.
+
+    L = full * CE                                                    on the fully labelled scans
+      - global * MI(head(f5(x)), head(f5(gx)))                       on all other scans x, their labels unread
+      - local * mean over two decoder maps f of MI(head(g f(x)), head(f(gx)))
+      + consistency * mean (softmax z(gx) - stopgrad softmax g z(x))^2
+
+    g flips each image at random; MI is the mutual information of soft assignments to 20 clusters, the mean of 5 heads.
+    f5 is the bottleneck, averaged over the image; the maps are the decoder's at half and at full resolution, where MI
+    is the mean over displacements of up to 1 and 3 voxels.
+
+Peng, Pedersoli, Desrosiers, "Boosting semi-supervised image segmentation with global and local mutual information
+regularization", MELBA 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from mixseg.errors import MixsegError
+from mixseg.losses.precision import at_least_float32
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Term
+from mixseg.methods.information import global_information, local_information
+from mixseg.methods.semi_supervised import supervised, unlabelled_images
+from mixseg.methods.teacher import probabilities
+from mixseg.types import Batch
+
+CLUSTERS = 20
+HEADS = 5
+FLIPPED = 0.8
+"""How often each of the first two axes is flipped."""
+
+# Note: in 3D, 27 displacements at full resolution in place of 343. See docs/concepts/deviations.md.
+DISPLACEMENT = {2: {"coarse": 1, "fine": 3}, 3: {"coarse": 1, "fine": 1}}
+"""The largest displacement on the decoder maps at half (coarse) and at full (fine) resolution, by spatial axes."""
+
+
+class ClusterHeads(nn.Module):
+    """Features ``(B, channels, *S)`` -> assignments ``(B, heads, clusters, *S)``; S may be empty."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(channels, HEADS * CLUSTERS)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Probabilities over the clusters of each head, in float32 or better."""
+        scores = self.linear(features.movedim(1, -1)).movedim(-1, 1)
+        split = at_least_float32(scores).reshape(len(scores), HEADS, CLUSTERS, *scores.shape[2:])
+        return split.softmax(dim=2)
+
+
+class GLMI(Method):
+    """Global and local mutual information. ``predict`` uses the network alone; the heads only help to train it."""
+
+    outputs = ("top",)
+
+    def __init__(self, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> None:
+        super().__init__()
+        self.network = build(1)
+        spec = self.network.spec
+        if spec.depth < 2:
+            raise MixsegError("The method glmi reads features at half resolution: use a network of depth 2 or more.")
+        channels = {"bottleneck": spec.channels[-1], "coarse": spec.channels[1], "fine": spec.channels[0]}
+        self.heads = nn.ModuleDict({name: ClusterHeads(count) for name, count in channels.items()})
+        self.displacement = DISPLACEMENT[spec.dims]
+        self.weights = {name: weight for name, weight in weights.items() if weight}
+
+    def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
+        """The supervised term if there are full masks, the others if there are other scans."""
+        values: dict[str, Tensor] = {}
+        if batch.full.rows:
+            values |= supervised(self.network(batch.full.image)[0], batch.full.full, self.weights)
+        images = unlabelled_images(batch)
+        if images is not None:
+            values |= self._unsupervised(images)
+        return {name: Term(value, self.weights[name]) for name, value in values.items() if name in self.weights}
+
+    def predict(self, image: Tensor) -> dict[str, Tensor]:
+        """Probabilities of the network."""
+        return {"top": probabilities(self.network, image)}
+
+    def _unsupervised(self, images: Tensor) -> dict[str, Tensor]:
+        """Both views of the images pass together, they are of one kind; terms without a weight are left out."""
+        flips = torch.rand(2, len(images), device=images.device) < FLIPPED
+        features = self.network.encode(torch.cat([images, flip(images, flips)]))
+        logits, maps = self.network.decode_features(features, 0)
+        values: dict[str, Tensor] = {}
+        if "consistency" in self.weights:
+            plain, flipped = at_least_float32(logits).softmax(dim=1).chunk(2)
+            values["consistency"] = (flipped - flip(plain.detach(), flips)).square().mean()
+        if "global" in self.weights:
+            values["global"] = self._global(features[-2])
+        if "local" in self.weights:
+            losses = [self._local("coarse", maps[-2], flips), self._local("fine", maps[-1], flips)]
+            values["local"] = torch.stack(losses).mean()
+        return values
+
+    def _global(self, bottleneck: Tensor) -> Tensor:
+        """Minus the information between the averaged features of both views: no flip is left to undo."""
+        plain, flipped = self.heads["bottleneck"](bottleneck.flatten(2).mean(dim=2)).chunk(2)
+        with torch.autocast(plain.device.type, enabled=False):
+            return -global_information(plain, flipped).mean()
+
+    def _local(self, name: str, features: Tensor, flips: Tensor) -> Tensor:
+        """Minus the information between neighbouring voxels of both views."""
+        plain, flipped = features.chunk(2)
+        head = self.heads[name]
+        # The joints are sums over all voxels of the step, which half precision cannot hold.
+        with torch.autocast(features.device.type, enabled=False):
+            first, second = (head(at_least_float32(view)) for view in (flip(plain, flips), flipped))
+            return -local_information(first, second, pad=self.displacement[name]).mean()
+
+
+def flip(images: Tensor, flips: Tensor) -> Tensor:
+    """Images ``(B, C, *S)`` with the first two spatial axes reversed where ``flips`` ``(2, B)`` say so."""
+    for axis, chosen in zip((2, 3), flips, strict=True):
+        images = torch.where(chosen.reshape(-1, *[1] * (images.ndim - 1)), images.flip(axis), images)
+    return images

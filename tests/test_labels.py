@@ -78,10 +78,18 @@ def test_foreground_only_labels_never_hold_background():
     assert decision.classes == ("background", "foreground")
 
 
-def test_the_unlabelled_flag_settles_what_would_be_asked():
+@pytest.mark.parametrize("counts", [{**STROKES, 4: 50, 255: 50}, {0: 50, 4: 50}, {0: 50, 255: 50}])
+def test_the_unlabelled_flag_settles_what_would_be_asked(counts):
     with pytest.raises(MixsegError, match=r"which of the label ids .* --unlabelled ID"):
-        detect("labelsTr", {**STROKES, 9: 500}, names=HEART)
-    assert detect("labelsTr", {**STROKES, 9: 500}, names=HEART, flags=LabelFlags(unlabelled=9)).ids[9] == IGNORE
+        detect("labelsTr", counts, names=HEART)
+    assert detect("labelsTr", counts, names=HEART, flags=LabelFlags(unlabelled=4)).ids[4] == IGNORE
+
+
+def test_a_stray_id_is_left_out_of_the_map_and_mentioned():
+    decision = detect("labelsTr", {**STROKES, 9: 1}, names=HEART)
+    assert 9 not in decision.ids
+    assert "9 is not declared and refused where it occurs" in decision.sentence
+    assert detect("labelsTr", {**STROKES, 9: 1}, names=HEART, flags=LabelFlags(unlabelled=9)).ids[9] == IGNORE
 
 
 def test_background_0_says_that_every_id_is_a_class():

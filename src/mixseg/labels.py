@@ -193,14 +193,18 @@ def _from_names(where: str, counts: Mapping[int, int], names: Mapping[int, str])
         if counts.get(0, 0) < MOSTLY_UNPAINTED * sum(counts.values()):
             raise _question(where, counts)
         return _Reading(0, background, f"0 fills 95 % or more and {background} is named background")
-    extra = set(counts) - set(names) - {0}
+    beyond = {max(names) + 1, *PADDING} - set(names)
+    extra = set(counts) & beyond
+    # Any other id is a mistake in the files that hold it: left out of the map, it is refused there, by name.
+    stray = sorted(set(counts) - set(names) - beyond - {0})
+    also = f"; {', '.join(map(str, stray))} is not declared and refused where it occurs" if stray else ""
     if not extra:
-        return _Reading(None, 0, "every id is declared; --foreground-only or --unlabelled say otherwise")
-    one = min(extra)
+        return _Reading(None, 0, "no id beyond the declared ones; --foreground-only says otherwise" + also)
     if set(counts) == {0, 255} and len(set(names) - {0}) == 1:
         return _Reading(None, 0, FULL_MASK, also_first=255)
-    if len(extra) == 1 and one in (max(names) + 1, *PADDING) and set(counts) - {0, one}:
-        return _Reading(one, 0, f"{one} is the one id beyond the declared classes")
+    one = min(extra)
+    if len(extra) == 1 and set(counts) - {0, one}:
+        return _Reading(one, 0, f"{one} is the one id beyond the declared classes" + also)
     raise _question(where, counts)
 
 

@@ -1,1 +1,56 @@
-"""datasets."""
+"""Folders as people have them -> cases: ``load(folder)`` recognises the layout and says what the labels mean.
+
+To add a layout, write a module with ``cases`` and ``fits`` and add a row here.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from mixseg.datasets import acdc, h5, la, nnunet, png
+from mixseg.datasets.checks import check
+from mixseg.datasets.layout import Dataset, Say, entries, silent
+from mixseg.errors import MixsegError
+from mixseg.labels import LabelFlags
+from mixseg.types import Case
+
+__all__ = ["DATASETS", "Dataset", "check", "load", "recognise"]
+
+DATASETS: dict[str, Dataset] = {
+    "nnunet": Dataset(nnunet.cases, nnunet.fits, "nnU-Net's raw layout: dataset.json, imagesTr, labelsTr"),
+    "acdc": Dataset(acdc.cases, acdc.fits, "the ACDC challenge: patientNNN/patientNNN_frameFF.nii.gz, _gt, _scribble"),
+    "la": Dataset(la.cases, la.fits, "the 2018 left atrium challenge: ID/lgemri.nrrd, ID/laendo.nrrd"),
+    "png": Dataset(png.cases, png.fits, "slices: trainFull, trainSemi, val, test with Img, GT, WeaklyAnnotations"),
+    "h5": Dataset(h5.cases, h5.fits, "SSL4MIS, WSL4MIS and UA-MT: h5 files with image, label, scribble"),
+}
+"""In the order in which they are tried on a folder."""
+
+
+def recognise(root: Path) -> str:
+    """The name of the layout of ``root``."""
+    if not entries(root):
+        raise MixsegError(f"{root} is empty: give the folder that holds the scans.")
+    for name, dataset in DATASETS.items():
+        if dataset.fits(root):
+            return name
+    layouts = "; ".join(f"{name}: {dataset.about}" for name, dataset in DATASETS.items())
+    raise MixsegError(f"{root} is in none of the known layouts, rearrange it to be one of them ({layouts}).")
+
+
+def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, say: Say = silent) -> list[Case]:
+    """The cases in ``root``.
+
+    Args:
+        root: The folder.
+        name: Its layout; recognised if not given.
+        flags: What the user says about label ids.
+        say: Is told, per folder of label maps, what the ids were found to mean and why.
+    """
+    name = name or recognise(root)
+    if name not in DATASETS:
+        close = get_close_matches(name, DATASETS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(DATASETS)}."
+        raise MixsegError(f"'{name}' is no known layout for {root}: {hint}")
+    entries(root)  # a folder that is missing or forbidden is a clearer message than what a layout misses in it
+    return DATASETS[name].cases(root, flags or LabelFlags(), say)

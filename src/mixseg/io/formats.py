@@ -20,6 +20,9 @@ HDF5 = (".h5", ".hdf5")
 SUFFIXES = (*NIFTI, *SEGMENTS, *ITK, *HDF5)
 """What can be read; a suffix comes before those that it ends with."""
 
+TRANSPOSED = ".T"
+"""After an h5 key: the file holds (K, J, I), as SimpleITK hands arrays to numpy, or (J, I) for one slice."""
+
 BROKEN = "cannot be read, it is truncated or damaged: copy or export it again."
 """What the library said stays in the traceback: it speaks of its own insides."""
 

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.errors import MixsegError
+from mixseg.io.formats import TRANSPOSED
 from mixseg.io.geometry import Geometry
 from mixseg.types import Volume
-
-TRANSPOSED = ".T"
-"""After a key: the file holds (K, J, I), as SimpleITK hands arrays to numpy, or (J, I) for one slice."""
 
 
 def read(path: Path, key: str = "") -> Volume:

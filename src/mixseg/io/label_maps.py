@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.errors import MixsegError
-from mixseg.io.volumes import as_source, read
+from mixseg.io.volumes import as_source, read, segment_names
 from mixseg.types import Source, Volume
 
 
@@ -44,8 +44,10 @@ def read_labels(source: Source) -> Volume:
     present, where = _compact(volume.array)
     unknown = [value for value in present if value not in source.ids]
     if unknown:
+        names = segment_names(source.path)
+        called = ", ".join(names.get(value, str(value)) for value in unknown[:8])
         raise MixsegError(
-            f"{source.path} holds the undeclared label {_listed(unknown)} (declared: {_listed(sorted(source.ids))}): "
+            f"{source.path} holds the undeclared label {called} (declared: {_listed(sorted(source.ids))}): "
             "declare it as a class, or say with --unlabelled or --background what it means."
         )
     table = np.array([source.ids[value] for value in present], dtype=np.uint8)

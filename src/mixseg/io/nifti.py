@@ -22,7 +22,7 @@ def read(path: Path, key: str = "") -> Volume:
     """The voxels (scaled as the header says) with the affine that nibabel prefers: sform, then qform."""
     image: Any = nib.load(path, mmap=False)
     place = _geometry(image, path)
-    return Volume(np.asanyarray(image.dataobj).reshape(place.shape), place.affine)
+    return Volume(np.asanyarray(image.dataobj).reshape(place.shape), place.affine, place.spacing_known)
 
 
 def geometry(path: Path, key: str = "") -> Geometry:
@@ -42,10 +42,11 @@ def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | 
         # Without an affine, nibabel leaves the header's own transforms untouched.
         image: Any = type(source)(array.reshape(shape), None, header)
     else:
-        image = nib.Nifti1Image(array, place.affine)
-        image.set_sform(place.affine, code="scanner")
-        image.set_qform(place.affine, code="scanner")
-        image.header.set_xyzt_units("mm")
+        code, unit = ("scanner", "mm") if place.spacing_known else ("unknown", "unknown")
+        image = nib.Nifti1Image(array, None)
+        image.set_sform(place.affine, code=code)
+        image.set_qform(place.affine, code=code)
+        image.header.set_xyzt_units(unit)
     image.to_filename(path)
 
 
@@ -54,4 +55,10 @@ def _geometry(image: Any, path: Path) -> Geometry:  # noqa: ANN401 - nibabel has
     if len(shape) < 2 or any(size != 1 for size in shape[3:]):
         raise MixsegError(f"{path} holds {len(shape)} axes of sizes {shape}: save each 3D scan as a file of its own.")
     i, j, k = (*shape[:3], 1)[:3]
-    return Geometry((i, j, k), np.asarray(image.affine, dtype=np.float64))
+    return Geometry((i, j, k), np.asarray(image.affine, dtype=np.float64), _spacing_known(image.header))
+
+
+def _spacing_known(header: Any) -> bool:  # noqa: ANN401 - nibabel has no types
+    """False if the header says nothing at all: no transform, no unit, voxels of size 1."""
+    coded = header["sform_code"] or header["qform_code"] or header.get_xyzt_units()[0] != "unknown"
+    return bool(coded or any(size != 1 for size in header.get_zooms()[:3]))

@@ -1,0 +1,143 @@
+"""The h5 files of the semi-supervised benchmarks: SSL4MIS and WSL4MIS (volumes, slices, list files), UA-MT.
+
+``NAME.h5`` is a volume and ``NAME_slice_S.h5`` one of its slices, with arrays image, label and perhaps scribble, slices
+first; ``ID/mri_norm2.h5`` is UA-MT's, slices last. Where a scan lies there both ways, the volume is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from mixseg import io
+from mixseg.datasets import acdc, la
+from mixseg.datasets.layout import FRAME, Say, files_below, keyed, patient_and_frame, silent, unique
+from mixseg.errors import MixsegError
+from mixseg.labels import Decision, LabelFlags, detect, given
+from mixseg.types import Case, Source
+
+UA_MT = "mri_norm2.h5"
+SLICE = re.compile(r"(.+?)_slice_?(\d+)")
+DEPTH = 3
+
+Files = dict[str, tuple[Path, ...]]
+
+
+def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> list[Case]:
+    """One case per volume, with its full mask and scribbles where the file holds them."""
+    files = files_below(root, depth=DEPTH)
+    scans = _scans([path for path in files if path.suffix in io.HDF5])
+    splits = _splits([path for path in files if path.suffix in (".list", ".txt")])
+    keys = {name: _keys(paths[0]) for name, paths in scans.items()}
+    decisions = _decide(root, scans, keys, flags or LabelFlags())
+    for decision in decisions.values():
+        say(decision.sentence)
+    return unique([_case(name, scans[name], keys[name], decisions, splits) for name in sorted(scans)], root)
+
+
+def fits(root: Path) -> bool:
+    """Whether there are h5 files."""
+    return any(path.suffix in io.HDF5 for path in files_below(root, depth=DEPTH))
+
+
+def _scans(files: list[Path]) -> Files:
+    """Case -> its volume, or its slices in numeric order."""
+    slices: dict[str, list[Path]] = defaultdict(list)
+    volumes = []
+    for path in files:
+        match = SLICE.fullmatch(path.stem)
+        if match:
+            slices[match[1]].append(path)
+        else:
+            volumes.append(path)
+    scans: Files = {name: (path,) for name, path in keyed(volumes, _name).items()}
+    for name, paths in slices.items():
+        numbered = keyed(paths, _slice_number)
+        scans.setdefault(name, tuple(numbered[number] for number in sorted(numbered)))
+    return scans
+
+
+def _name(path: Path) -> str:
+    return path.parent.name if path.name == UA_MT else path.stem
+
+
+def _slice_number(path: Path) -> int:
+    match = SLICE.fullmatch(path.stem)
+    return int(match[2]) if match else 0
+
+
+def _splits(lists: list[Path]) -> dict[str, str]:
+    """Case -> split, from ``train*.list``, ``val*.list`` and ``test*.list``; their lines name volumes or slices."""
+    result = {}
+    for path in lists:
+        split = next((split for split in ("train", "val", "test") if re.match(rf"{split}\b|{split}_", path.stem)), "")
+        for line in path.read_text().splitlines() if split else []:
+            stem = line.strip().removesuffix(".h5")
+            match = SLICE.fullmatch(stem)
+            result[match[1] if match else stem] = split
+    return result
+
+
+def _keys(path: Path) -> tuple[str, ...]:
+    try:
+        keys = io.h5_keys(path)
+    except MixsegError:  # the file is broken: check says so when it reads the image
+        return ("image",)
+    if "image" not in keys:
+        raise MixsegError(f"{path} holds no array 'image' (it holds {', '.join(keys) or 'none'}): rename its arrays.")
+    return keys
+
+
+def _decide(root: Path, scans: Files, keys: dict[str, tuple[str, ...]], flags: LabelFlags) -> dict[str, Decision]:
+    """What the ids of ``label`` and ``scribble`` mean: ACDC's or the atrium's own map, else by the general rule."""
+    why = "as the benchmark's files are"
+    if all(FRAME.match(name) for name in scans):
+        return {
+            "label": given(f"{root}: label", acdc.MASK_IDS, acdc.CLASSES, why=why, flags=LabelFlags()),
+            "scribble": given(f"{root}: scribble", acdc.SCRIBBLE_IDS, acdc.CLASSES, why=why, flags=flags),
+        }
+    if all(paths[0].name == UA_MT for paths in scans.values()):
+        return {"label": given(f"{root}: label", la.MASK_IDS, la.CLASSES, why=why, flags=flags)}
+    decisions: dict[str, Decision] = {}
+    for key in ("label", "scribble"):
+        counts: Counter[int] = Counter()
+        for name, paths in scans.items():
+            if key in keys[name]:
+                counts.update(_count(Source(paths, key=key)))
+        if counts:
+            known = decisions.get("label")
+            names = {value: known.classes[index] for value, index in known.ids.items()} if known else None
+            decisions[key] = detect(f"{root}: {key}", counts, names=names, flags=flags)
+    return decisions
+
+
+def _count(source: Source) -> dict[int, int]:
+    try:
+        return io.count_ids(source)
+    except MixsegError:  # check says so
+        return {}
+
+
+def _case(
+    name: str, paths: tuple[Path, ...], keys: tuple[str, ...], decisions: dict[str, Decision], splits: dict[str, str]
+) -> Case:
+    order = "" if paths[0].name == UA_MT else io.TRANSPOSED
+    patient, frame = patient_and_frame(name)
+
+    def label(key: str) -> Source | None:
+        if key not in keys or key not in decisions:
+            return None
+        return Source(paths, key=key + order, ids=decisions[key].ids)
+
+    classes = next(iter(decisions.values())).classes if decisions else ("background", "foreground")
+    return Case(
+        id=name,
+        patient=patient,
+        image=(Source(paths, key="image" + order),),
+        full=label("label"),
+        partial=label("scribble"),
+        classes=classes,
+        frame=frame,
+        split=splits.get(name, ""),
+    )

@@ -1,0 +1,194 @@
+"""nnU-Net's raw layout, which is also ours: ``dataset.json``, ``imagesTr``, ``labelsTr`` and their siblings.
+
+Beyond nnU-Net: a scan without a label file is unlabelled; with one channel, names need no ``_0000``; any format that
+``io`` reads; ``labelsTr_dense`` holds references for evaluation only; ``imagesVal`` and ``labelsVal`` are validation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mixseg import io
+from mixseg.datasets import dataset_json
+from mixseg.datasets.layout import Say, entries, keyed, patient_and_frame, silent, unique
+from mixseg.datasets.raw_writer import Item, write_dataset
+from mixseg.errors import MixsegError
+from mixseg.labels import Decision, LabelFlags, detect
+from mixseg.progress import track
+from mixseg.types import IGNORE, Case, Source
+
+__all__ = ["Item", "cases", "fits", "write_dataset"]
+
+SPLITS = {"Tr": "", "Val": "val", "Ts": "test"}
+CHANNEL = re.compile(r"(.+)_(\d{4})")
+MANY = 100
+"""From this many label maps on, reading them takes long enough for a progress bar."""
+
+Counts = Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """The files of one case, before the meaning of its labels is known."""
+
+    id: str
+    part: str
+    images: tuple[Path, ...]
+    label: Path | None
+    dense: Path | None
+
+
+def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> list[Case]:
+    """One case per scan; a label map with unlabelled voxels makes it "partial", one without "full", none "bare"."""
+    description = dataset_json.read(root / dataset_json.NAME)
+    scans = _scans(root, description)
+    counts = _count([scan.label for scan in scans if scan.label is not None], description)
+    decisions = {}
+    for part in SPLITS:
+        total: Counter[int] = Counter()
+        for scan in scans:
+            if scan.part == part and scan.label is not None:
+                total.update(counts[scan.label] or {})
+        decisions[part] = detect(
+            str(root / f"labels{part}"), total, names=description.names, ignore=description.ignore, flags=flags
+        )
+        if total:
+            say(decisions[part].sentence)
+    found = [_case(scan, decisions[scan.part], description, counts) for scan in scans]
+    if any(case.split == "val" for case in found):  # then what lies in imagesTr is not to be split again
+        found = [case if case.split else replace(case, split="train") for case in found]
+    return unique(found, root)
+
+
+def fits(root: Path) -> bool:
+    """Whether there is a dataset.json."""
+    return any(path.name == dataset_json.NAME for path in entries(root))
+
+
+def _scans(root: Path, description: dataset_json.Description) -> list[_Scan]:
+    if description.files:
+        return [_Scan(name, "Tr", images, label, None) for name, (images, label) in description.files.items()]
+    there = {path.name for path in entries(root)}
+    found = []
+    for part in SPLITS:
+        if f"images{part}" not in there:
+            continue
+        labels, dense = (
+            keyed(_readable(root / name), io.stem) if name in there else {}
+            for name in (f"labels{part}", f"labels{part}_dense")
+        )
+        images = _images(root / f"images{part}", description.channels, set(labels))
+        for stem, path in {**dense, **labels}.items():
+            if stem not in images:
+                raise MixsegError(f"{path} has no scan in {root / f'images{part}'}: add it, or remove or rename this.")
+        found += [_Scan(name, part, images[name], labels.get(name), dense.get(name)) for name in images]
+    return found
+
+
+def _readable(folder: Path) -> list[Path]:
+    return [path for path in entries(folder) if io.suffix(path)]
+
+
+def _images(folder: Path, channels: int, labels: set[str]) -> dict[str, tuple[Path, ...]]:
+    """Case -> one file per channel, by the number at the end of the name."""
+    paths = _readable(folder)
+    stems = {io.stem(path) for path in paths}
+
+    def case_and_channel(path: Path) -> tuple[str, int]:
+        match = CHANNEL.fullmatch(io.stem(path))
+        if match is None or (channels == 1 and not _numbers_a_channel(match, stems, labels)):
+            return io.stem(path), 0
+        return match[1], int(match[2])
+
+    files = keyed(paths, case_and_channel)
+    result = {}
+    for name in sorted({name for name, _ in files}):
+        for channel in range(channels):
+            if (name, channel) not in files:
+                raise MixsegError(
+                    f"{folder / f'{name}_{channel:04}'} is missing (dataset.json declares {channels} channels): "
+                    "add the file, or mend channel_names."
+                )
+        result[name] = tuple(files[name, channel] for channel in range(channels))
+    return result
+
+
+def _numbers_a_channel(match: re.Match[str], stems: set[str], labels: set[str]) -> bool:
+    """With one channel, whether ``_0000`` is nnU-Net's suffix rather than the end of an id such as ``scan_0000``."""
+    return match[2] == "0000" and match[0] not in labels and f"{match[1]}_0001" not in stems
+
+
+def _count(labels: list[Path], description: dataset_json.Description) -> dict[Path, Counts | None]:
+    """Voxels per declared id of each label map; ``None`` for one that cannot be read, which ``check`` will tell."""
+
+    def count(path: Path) -> Counts | None:
+        try:
+            translation = _translation(path, description)
+            return {translation.get(value, value): number for value, number in io.count_ids(path).items()}
+        except MixsegError:
+            return None
+
+    with ThreadPoolExecutor(max_workers=4) as pool:  # decompressing, the slow part, runs outside the interpreter lock
+        results = pool.map(count, labels)
+        if len(labels) >= MANY:
+            results = track(results, "reading label maps", total=len(labels))
+        return dict(zip(labels, results, strict=True))
+
+
+def _translation(path: Path, description: dataset_json.Description) -> dict[int, int]:
+    """For segments, matched by name: number in the file -> declared id. Other files hold declared ids already."""
+    declared = {name.lower(): value for value, name in description.names.items()}
+    if description.ignore is not None:
+        declared["ignore"] = description.ignore
+    segments = io.segment_names(path)
+    # An undeclared segment gets an id that nobody can declare, so that it is refused where it was painted.
+    return {number: declared.get(name.lower(), -1000 - number) for number, name in segments.items()}
+
+
+def _case(
+    scan: _Scan,
+    decision: Decision,
+    description: dataset_json.Description,
+    counts: Mapping[Path, Counts | None],
+) -> Case:
+    label = None if scan.label is None else _label(scan.label, decision.ids, description)
+    found = None if scan.label is None else counts[scan.label]
+    unlabelled = [decision.ids.get(value) == IGNORE for value in found or {}]
+    nothing = bool(unlabelled) and all(unlabelled)
+    partial = any(unlabelled)
+    patient, frame = patient_and_frame(scan.id)
+    if scan.id in description.patients:
+        patient = description.patients[scan.id]
+        frame = scan.id.removeprefix(patient).lstrip("_-") if scan.id.startswith(patient) else frame
+    return Case(
+        id=scan.id,
+        patient=patient,
+        image=tuple(Source((path,)) for path in scan.images),
+        full=None if partial else label,
+        partial=label if partial and not nothing else None,
+        classes=decision.classes,
+        frame=frame,
+        annotated=description.annotated.get(scan.id),
+        split=SPLITS[scan.part],
+        # A reference is complete: 0 is its background, even if it means "not painted" among the strokes.
+        hidden=None if scan.dense is None else _label(scan.dense, {**decision.ids, 0: 0}, description),
+    )
+
+
+def _label(path: Path, ids: Mapping[int, int], description: dataset_json.Description) -> Source | None:
+    """The source of a label map; nothing for a segmentation of one voxel, which is how Slicer saves an empty one."""
+    if io.suffix(path) != ".seg.nrrd":
+        return Source((path,), ids=ids)
+    try:
+        if io.read_geometry(path).shape == (1, 1, 1):
+            return None
+        translation = _translation(path, description)
+    except MixsegError:  # the file is broken: check says so
+        return Source((path,), ids=ids)
+    by_number = {number: ids[value] for number, value in translation.items() if value in ids}
+    return Source((path,), ids={0: ids.get(0, 0), **by_number})

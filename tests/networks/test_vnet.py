@@ -46,10 +46,22 @@ def test_the_levels_have_one_two_three_three_and_three_convolutions():
 
 def test_whole_channels_drop_out_after_the_bottleneck():
     torch.manual_seed(0)
-    network = make_network("vnet", width=4, depth=2, norm="none", init="default")
-    bottleneck = network.encode(torch.rand(2, 1, 8, 8, 8) + 1)[-2].flatten(2)
-    dropped = (bottleneck == 0).all(2)
-    assert 0 < int(dropped.sum()) < dropped.numel()
+    network = make_network("vnet", width=8, depth=1, norm="none")
+    image = torch.rand(2, 1, 8, 8, 8)
+    trained, evaluated = network.encode(image)[-2], network.eval().encode(image)[-2]
+    alive = evaluated.flatten(2).amax(2) > 0
+    dropped = trained.flatten(2).amax(2) == 0
+    assert 0 < int((dropped & alive).sum()) < int(alive.sum())
+    torch.testing.assert_close(trained[~dropped], 2 * evaluated[~dropped])
+
+
+def test_channels_drop_out_before_the_head_and_not_in_the_decoder_s_maps():
+    torch.manual_seed(0)
+    network = make_network("vnet", width=8, depth=1, norm="none")
+    features = network.encode(torch.rand(2, 1, 8, 8, 8))
+    (first, maps), (second, same_maps) = (network.decode_features(features, 0) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(maps[-1], same_maps[-1])
 
 
 def test_dropout_stands_after_the_bottleneck_and_before_each_head():

@@ -96,9 +96,8 @@ def two_convolutions(layers: Layers, inputs: int, outputs: int, spec: Spec) -> n
 
 def check_unpadded(size: Sequence[int], depth: int) -> None:
     """Nothing, or an error that names the sizes which convolutions without padding can take."""
-    smallest = (
-        8  # in the bottleneck: from here on the decoder's doublings make up for the borders it loses, 2 (8 - 4) = 8
-    )
+    # Voxels a side in the bottleneck: from 8 on, a doubling makes up for the border that two convolutions lose.
+    smallest = 8
     for _ in range(depth):
         smallest = 2 * smallest + 4
     if any(side < smallest or side % 2 for side in size):

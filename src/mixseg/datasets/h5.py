@@ -15,7 +15,7 @@ from mixseg.datasets import acdc, la
 from mixseg.datasets.layout import FRAME, Say, files_below, keyed, patient_and_frame, silent, unique
 from mixseg.errors import MixsegError
 from mixseg.labels import Decision, LabelFlags, detect, given
-from mixseg.types import Case, Source
+from mixseg.types import IGNORE, Case, Source
 
 UA_MT = "mri_norm2.h5"
 SLICE = re.compile(r"(.+?)_slice_?(\d+)")
@@ -107,7 +107,8 @@ def _decide(root: Path, scans: Files, keys: dict[str, tuple[str, ...]], flags: L
                 counts.update(_count(Source(paths, key=key)))
         if counts:
             known = decisions.get("label")
-            names = {value: known.classes[index] for value, index in known.ids.items()} if known else None
+            meanings = known.ids.items() if known else []
+            names = {value: known.classes[index] for value, index in meanings if known and index != IGNORE}
             decisions[key] = detect(f"{root}: {key}", counts, names=names, flags=flags)
     return decisions
 
@@ -130,14 +131,23 @@ def _case(
             return None
         return Source(paths, key=key + order, ids=decisions[key].ids)
 
+    full, partial = label("label"), label("scribble")
+    if full is not None and _is_partial(full):
+        full, partial = None, partial or full
     classes = next(iter(decisions.values())).classes if decisions else ("background", "foreground")
     return Case(
         id=name,
         patient=patient,
         image=(Source(paths, key="image" + order),),
-        full=label("label"),
-        partial=label("scribble"),
+        full=full,
+        partial=partial,
         classes=classes,
         frame=frame,
         split=splits.get(name, ""),
     )
+
+
+def _is_partial(label: Source) -> bool:
+    """Whether an array called "label" holds unlabelled voxels; it is read only if the flags or the rule allow that."""
+    ids = label.ids or {}
+    return IGNORE in ids.values() and any(ids.get(value) == IGNORE for value in _count(label))

@@ -1,0 +1,236 @@
+"""nnU-Net's raw layout: supervision found per scan, names as people write them, and writing it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_nnunet, mask, nifti, strokes
+from mixseg import io
+from mixseg.datasets import check, load, nnunet
+from mixseg.errors import MixsegError
+from mixseg.labels import LabelFlags
+from mixseg.types import IGNORE, Source, Volume
+
+
+def kinds(root, **options):
+    return {case.id: case.kind for case in nnunet.cases(root, **options)}
+
+
+def test_supervision_is_found_scan_by_scan(tmp_path):
+    cases = {case.id: case for case in nnunet.cases(make_nnunet(tmp_path))}
+    assert {name: case.kind for name, case in cases.items()} == {
+        "a": "full",
+        "b": "partial",
+        "c": "bare",
+        "d": "full",
+        "e": "partial",
+    }
+    assert {name: case.split for name, case in cases.items()} == {"a": "", "b": "", "c": "", "d": "test", "e": ""}
+    assert cases["e"].hidden is not None
+    assert (io.read_labels(cases["e"].hidden).array == mask()).all()
+    assert all(cases[name].hidden is None for name in "abcd")
+
+
+def test_a_map_without_one_labelled_voxel_is_no_label(tmp_path):
+    make_nnunet(tmp_path)
+    nifti(tmp_path / "labelsTr" / "b.nii.gz", np.full(SHAPE, 4, np.uint8))
+    assert kinds(tmp_path)["b"] == "bare"
+
+
+def test_validation_folders_leave_the_training_folder_to_training(tmp_path):
+    make_nnunet(tmp_path)
+    nifti(tmp_path / "imagesVal" / "v_0000.nii.gz", image())
+    nifti(tmp_path / "labelsVal" / "v.nii.gz", mask())
+    splits = {case.id: case.split for case in nnunet.cases(tmp_path)}
+    assert splits == {"a": "train", "b": "train", "c": "train", "e": "train", "v": "val", "d": "test"}
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "expected"),
+    [
+        (["x_0000.nii.gz"], ["x.nii.gz"], {"x": "full"}),
+        (["x.nii.gz"], ["x.nii.gz"], {"x": "full"}),
+        (["x_0000.nii"], ["x.nii.gz"], {"x": "full"}),
+        (["x_0001.nii.gz", "x_0000.nii.gz"], ["x_0001.nii.gz"], {"x_0000": "bare", "x_0001": "full"}),
+        (["x_0000.nii.gz"], ["x_0000.nii.gz"], {"x_0000": "full"}),
+        (["x.1.nii.gz"], [], {"x.1": "bare"}),
+    ],
+)
+def test_names_with_and_without_the_channel_number(tmp_path, images, labels, expected):
+    dataset_json(tmp_path)
+    for name in images:
+        nifti(tmp_path / "imagesTr" / name, image())
+    for name in labels:
+        nifti(tmp_path / "labelsTr" / name, mask())
+    assert kinds(tmp_path) == expected
+
+
+def test_channels_are_files_in_order_and_a_missing_one_is_named(tmp_path):
+    dataset_json(tmp_path, channel_names={"0": "T1", "1": "T2"})
+    for channel in (1, 0):
+        nifti(tmp_path / "imagesTr" / f"x_000{channel}.nii.gz", image())
+    (case,) = nnunet.cases(tmp_path)
+    assert [source.path.name for source in case.image] == ["x_0000.nii.gz", "x_0001.nii.gz"]
+    case.image[1].path.unlink()
+    with pytest.raises(MixsegError, match=r"x_0001 is missing \(dataset.json declares 2 channels\)"):
+        nnunet.cases(tmp_path)
+
+
+def test_two_scans_with_one_id_and_labels_without_a_scan_are_named(tmp_path):
+    make_nnunet(tmp_path)
+    stray = nifti(tmp_path / "labelsTr" / "zz.nii.gz", mask())
+    with pytest.raises(MixsegError, match=r"zz\.nii\.gz has no scan in .*imagesTr"):
+        nnunet.cases(tmp_path)
+    stray.unlink()
+    twin = nifti(tmp_path / "imagesTr" / "a.nii.gz", image())
+    with pytest.raises(MixsegError, match="two files for one scan"):
+        nnunet.cases(tmp_path)
+    twin.rename(tmp_path / "imagesTs" / "a.nii.gz")
+    with pytest.raises(MixsegError, match=r"imagesTr.*imagesTs.* are two files for one scan"):
+        nnunet.cases(tmp_path)
+
+
+def test_without_ignore_the_id_above_the_classes_is_found_and_flags_override(tmp_path):
+    dataset_json(tmp_path, labels={"background": 0, "RV": 1, "Myo": 2, "LV": 3})
+    nifti(tmp_path / "imagesTr" / "x.nii.gz", image())
+    nifti(tmp_path / "labelsTr" / "x.nii.gz", strokes(unlabelled=255))
+    sentences: list[str] = []
+    (case,) = nnunet.cases(tmp_path, say=sentences.append)
+    assert case.kind == "partial"
+    assert "255 = unlabelled (255 is the one id beyond the declared classes)" in sentences[0]
+    nifti(tmp_path / "labelsTr" / "x.nii.gz", mask())
+    assert kinds(tmp_path) == {"x": "full"}
+    assert kinds(tmp_path, flags=LabelFlags(foreground_only=True)) == {"x": "partial"}
+    assert kinds(tmp_path, flags=LabelFlags(unlabelled=3)) == {"x": "partial"}
+
+
+def test_old_id_to_name_labels_gaps_and_regions_are_read(tmp_path):
+    nifti(tmp_path / "imagesTr" / "x.nii.gz", image())
+    nifti(tmp_path / "labelsTr" / "x.nii.gz", mask(3) * np.uint8(2))
+    dataset_json(tmp_path, labels={"0": "background", "2": "liver", "4": "spleen"})
+    (case,) = nnunet.cases(tmp_path)
+    assert case.classes == ("background", "liver", "spleen")
+    assert case.full.ids == {0: 0, 2: 1, 4: 2}
+    assert (io.read_labels(case.full).array == mask(3)).all()
+    regions = {"background": 0, "whole": [2, 4], "core": [4], "ignore": 5}
+    dataset_json(tmp_path, labels=regions, regions_class_order=[2, 4])
+    (case,) = nnunet.cases(tmp_path)
+    assert case.classes == ("background", "whole", "core")
+    assert case.full.ids == {0: 0, 2: 1, 4: 2, 5: IGNORE}
+
+
+def test_patients_come_from_the_names_or_from_dataset_json(tmp_path):
+    for name in ("patient007_frame01", "s1_a", "s1_b", "other"):
+        nifti(tmp_path / "imagesTr" / f"{name}_0000.nii.gz", image())
+    dataset_json(tmp_path, patients={"s1_a": "s1", "s1_b": "s1"}, annotated={"other": ["LV"]})
+    cases = {case.id: case for case in nnunet.cases(tmp_path)}
+    assert {name: (case.patient, case.frame) for name, case in cases.items()} == {
+        "patient007_frame01": ("patient007", "01"),
+        "s1_a": ("s1", "a"),
+        "s1_b": ("s1", "b"),
+        "other": ("other", ""),
+    }
+    assert cases["other"].annotated == ("LV",)
+    assert cases["s1_a"].annotated is None
+
+
+def test_files_may_be_listed_in_dataset_json(tmp_path):
+    nifti(tmp_path / "scans" / "one.nii.gz", image())
+    nifti(tmp_path / "masks" / "one.nii.gz", strokes())
+    dataset_json(tmp_path, dataset={"x": {"images": ["scans/one.nii.gz"], "label": "masks/one.nii.gz"}})
+    assert kinds(tmp_path) == {"x": "partial"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "sentence"),
+    [
+        ({"labels": {}}, "declares no labels"),
+        ({"labels": {"background": 0, "LV": "one"}}, "has the id 'one'"),
+        ({"labels": {"background": 0, "LV": 0}}, "gives the id 0 to 'background' and 'LV'"),
+        ({"annotated": {"x": ["liver"]}}, "names 'liver'"),
+        ({"annotated": ["x"]}, "'annotated' of .* is not an object"),
+        ({"dataset": {"x": {}}}, "lists no images for x"),
+    ],
+)
+def test_a_wrong_entry_of_dataset_json_is_one_sentence(tmp_path, entries, sentence):
+    dataset_json(tmp_path, **entries)
+    with pytest.raises(MixsegError, match=sentence) as caught:
+        nnunet.cases(tmp_path)
+    assert "dataset.json" in str(caught.value)
+
+
+def test_segments_are_matched_by_name_whatever_their_values(tmp_path):
+    dataset_json(tmp_path)
+    array = mask(3)
+    for name in ("x", "y"):
+        nifti(tmp_path / "imagesTr" / f"{name}.nii.gz", image())
+    io.write(tmp_path / "labelsTr" / "x.seg.nrrd", array, affine=AFFINE, names={1: "LV", 2: "rv"})
+    io.write(tmp_path / "labelsTr" / "y.seg.nrrd", array, affine=AFFINE, names={1: "Ignore", 2: "aorta"})
+    x, y = nnunet.cases(tmp_path)
+    assert (io.read_labels(x.full).array == np.array([0, 3, 1], np.uint8)[array]).all()
+    assert y.kind == "partial"
+    assert "undeclared label aorta" in check(y)[0]
+    io.write(tmp_path / "labelsTr" / "y.seg.nrrd", np.zeros((1, 1, 1), np.uint8), affine=AFFINE, names={1: "LV"})
+    assert kinds(tmp_path)["y"] == "bare"
+
+
+def items():
+    labels = np.where(strokes() == 4, IGNORE, strokes()).astype(np.uint8)
+    volume = Volume(image(), AFFINE)
+    yield nnunet.Item("p1_a", (volume,), labels, dense=mask(), patient="p1")
+    yield nnunet.Item("p1_b", (volume,), mask(), patient="p1", annotated=("LV",))
+    yield nnunet.Item("patient002_frame01", (volume,), patient="patient002")
+    yield nnunet.Item("t", (volume,), mask(), split="test")
+
+
+def test_what_write_dataset_wrote_is_read_back(tmp_path):
+    classes = ("background", "RV", "Myo", "LV")
+    root = nnunet.write_dataset(tmp_path / "Dataset001_Heart", "Heart", classes, items())
+    cases = {case.id: case for case in load(root)}
+    assert {name: case.kind for name, case in cases.items()} == {
+        "p1_a": "partial",
+        "p1_b": "full",
+        "patient002_frame01": "bare",
+        "t": "full",
+    }
+    wanted = {item.id: item for item in items()}
+    for name, case in cases.items():
+        assert check(case) == []
+        assert case.classes == classes
+        assert case.patient == (wanted[name].patient or name)
+        assert (io.read(case.image[0]).array == image()).all()
+    assert (io.read_labels(cases["p1_a"].partial).array == wanted["p1_a"].label).all()
+    assert (io.read_labels(cases["p1_a"].hidden).array == mask()).all()
+    assert cases["p1_b"].annotated == ("LV",)
+    content = json.loads((root / "dataset.json").read_text())
+    assert content["labels"] == {"background": 0, "RV": 1, "Myo": 2, "LV": 3, "ignore": 4}
+    assert content["numTraining"] == 3
+    assert content["patients"] == {"p1_a": "p1", "p1_b": "p1"}
+
+
+def test_a_dataset_that_fails_half_way_leaves_nothing(tmp_path):
+    def broken():
+        yield from items()
+        yield nnunet.Item("p1_a", ())
+
+    with pytest.raises(MixsegError, match="'p1_a' cannot name a scan"):
+        nnunet.write_dataset(tmp_path / "out", "Heart", ("background", "RV", "Myo", "LV"), broken())
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    with pytest.raises(MixsegError, match="exists and is not empty"):
+        nnunet.write_dataset(tmp_path / "full", "Heart", ("background", "LV"), items())
+
+
+def test_images_on_disk_are_copied_byte_for_byte_or_converted(tmp_path):
+    gz = nifti(tmp_path / "a.nii.gz", image())
+    io.write(tmp_path / "b.nrrd", image(), affine=AFFINE)
+    io.write(tmp_path / "c.png", image()[..., 0].astype(np.uint8))
+    sources = {path.name[0]: Source((path,)) for path in (gz, tmp_path / "b.nrrd", tmp_path / "c.png")}
+    wanted = [nnunet.Item(name, (source,)) for name, source in sources.items()]
+    root = nnunet.write_dataset(tmp_path / "out", "Mixed", ("background", "LV"), wanted)
+    assert (root / "imagesTr" / "a_0000.nii.gz").read_bytes() == gz.read_bytes()
+    a, b, c = nnunet.cases(root)
+    assert not io.same_geometry(io.read(a.image[0]), io.read(b.image[0]))
+    assert not io.read(c.image[0]).spacing_known

@@ -127,4 +127,17 @@ def make_png(root: Path) -> Path:
     return root
 
 
-MAKERS = {"acdc": make_acdc, "la": make_la, "nnunet": make_nnunet, "h5": make_h5, "png": make_png}
+def make_phantom(root: Path) -> Path:
+    from mixseg.datasets import phantom
+
+    return phantom.write(root, patients=4, val=1, test=1, size=(32, 32), slices=3)
+
+
+MAKERS = {
+    "phantom": make_phantom,
+    "acdc": make_acdc,
+    "la": make_la,
+    "nnunet": make_nnunet,
+    "h5": make_h5,
+    "png": make_png,
+}

@@ -1,13 +1,13 @@
 """What every layout promises, over each row of ``DATASETS``."""
 
+from pathlib import Path
+
 import pytest
 
-import dataset_folders
+from dataset_folders import MAKERS
 from mixseg import io
 from mixseg.datasets import DATASETS, check, load, recognise
 from mixseg.types import KINDS
-
-MAKERS = dict(dataset_folders.MAKERS)
 
 
 @pytest.fixture(scope="module", params=list(DATASETS))
@@ -88,3 +88,8 @@ def test_every_folder_of_labels_is_explained_in_a_sentence(dataset):
     load(root, name, say=sentences.append)
     assert sentences
     assert all("0 = " in sentence and sentence.endswith(".") for sentence in sentences)
+
+
+def test_every_layout_has_its_section_in_the_reference(dataset):
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "layouts.md").read_text()
+    assert f"## `{dataset[0]}`" in page

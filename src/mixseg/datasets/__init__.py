@@ -10,14 +10,24 @@ from pathlib import Path
 
 from mixseg.datasets import acdc, h5, la, nnunet, png
 from mixseg.datasets.checks import check
+from mixseg.datasets.dataset_json import NAME
 from mixseg.datasets.layout import Dataset, Say, entries, silent
 from mixseg.errors import MixsegError
+from mixseg.files import read_json
 from mixseg.labels import LabelFlags
 from mixseg.types import Case
 
 __all__ = ["DATASETS", "Dataset", "check", "load", "recognise"]
 
+
+def _is_phantom(root: Path) -> bool:
+    """Whether the built-in data was written to ``root``: nnU-Net's layout under a name of its own."""
+    content = read_json(root / NAME) if nnunet.fits(root) else {}
+    return isinstance(content, dict) and str(content.get("name", "")).startswith("phantom-")
+
+
 DATASETS: dict[str, Dataset] = {
+    "phantom": Dataset(nnunet.cases, _is_phantom, "the built-in data, made by formula: nnU-Net's raw layout"),
     "nnunet": Dataset(nnunet.cases, nnunet.fits, "nnU-Net's raw layout: dataset.json, imagesTr, labelsTr"),
     "acdc": Dataset(acdc.cases, acdc.fits, "the ACDC challenge: patientNNN/patientNNN_frameFF.nii.gz, _gt, _scribble"),
     "la": Dataset(la.cases, la.fits, "the 2018 left atrium challenge: ID/lgemri.nrrd, ID/laendo.nrrd"),

@@ -74,8 +74,8 @@ def assd(prediction: Mask, truth: Mask, spacing: Sequence[float] | None = None) 
 
 
 def case_metrics(
-    prediction: NDArray[np.integer],
-    truth: NDArray[np.integer],
+    prediction: NDArray[np.generic],
+    truth: NDArray[np.generic],
     *,
     classes: Sequence[str],
     spacing_mm: Sequence[float] | None = None,

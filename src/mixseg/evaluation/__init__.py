@@ -1,0 +1,147 @@
+"""Predicted label maps against reference masks, from files alone: no model, no torch.
+
+``evaluate(folder, references)`` scores every case; ``Evaluation.write`` leaves ``metrics.csv`` and ``summary.json``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from mixseg import io
+from mixseg.errors import MixsegError
+from mixseg.evaluation.pairing import Job, match, of_cases, of_folder
+from mixseg.evaluation.summary_json import Entry, nnunet_summary
+from mixseg.files import write_json
+from mixseg.labels import LabelFlags
+from mixseg.progress import Progress
+from mixseg.scores import Row, read_metrics, score_case, summarise, table, wilcoxon, write_metrics
+from mixseg.types import Case
+
+__all__ = ["Evaluation", "evaluate", "read_metrics", "summarise", "table", "wilcoxon", "write_metrics"]
+
+MOST_THREADS = 8
+"""Each holds two volumes and their surfaces in memory."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of a folder of predictions.
+
+    Attributes:
+        scored: Each prediction with its rows, in the order of outputs and cases.
+        missing: Predictions that are not there, as paths without a suffix.
+        unmatched: Files for which there is no reference; they were left alone.
+        meaning: What the ids of the reference masks were found to mean, in a sentence, or "".
+    """
+
+    scored: tuple[tuple[Job, tuple[Row, ...]], ...]
+    missing: tuple[Path, ...] = ()
+    unmatched: tuple[Path, ...] = ()
+    meaning: str = ""
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows: what metrics.csv holds."""
+        return [row for _, rows in self.scored for row in rows]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Means and standard deviations as lines of text, the head first."""
+        return table(summarise(self.rows))
+
+    def remarks(self) -> list[str]:
+        """Sentences about what the means do not show: missing predictions, classes in neither mask."""
+        said = [self.meaning] if self.meaning else []
+        if self.missing:
+            said.append(f"{len(self.missing)} without a prediction, not scored: {_some(self.missing)}.")
+        left_out: Counter[str] = Counter(row.label for row in self.rows if row.dsc != row.dsc)
+        for label, count in left_out.items():
+            said.append(f"{label}: {count} left out of the means, in neither the reference nor the prediction.")
+        return said
+
+    def write(self, out: Path) -> list[Path]:
+        """Write ``metrics.csv`` and one ``summary.json`` for each output into ``out``; the files written."""
+        write_metrics(out / "metrics.csv", self.rows)
+        outputs = list(dict.fromkeys(job.output for job, _ in self.scored))
+        written = [out / "metrics.csv"]
+        for output in outputs:
+            name = "_".join(("summary", *(part for part in output if part and len(outputs) > 1)))
+            entries = [_entry(job, rows) for job, rows in self.scored if job.output == output]
+            written.append(out / f"{name}.json")
+            write_json(written[-1], nnunet_summary(entries))
+        return written
+
+
+def evaluate(
+    predictions: Path,
+    references: Path | Sequence[Case],
+    *,
+    flags: LabelFlags | None = None,
+    prediction_ids: Mapping[int, int] | None = None,
+    workers: int | None = None,
+) -> Evaluation:
+    """Score every prediction that has a reference.
+
+    Args:
+        predictions: A folder of label maps named after their cases; or one of ``<branch>`` or ``<checkpoint>/<branch>``
+            folders of them; or a run folder, whose ``predictions`` are taken.
+        references: A folder of masks with the same names; or cases, whose hidden or full masks are taken.
+        flags: What the ids of a folder of masks mean, where that is not clear.
+        prediction_ids: Id in the predictions -> class index. By default predictions hold class indices, or the same
+            ids as a folder of masks.
+        workers: Threads; one per core by default, but not more than eight.
+    """
+    truths = of_folder(references, predictions, flags) if isinstance(references, Path) else of_cases(references)
+    matched = match(predictions, truths.each, prediction_ids or truths.ids)
+    if not matched.jobs:
+        where = references if isinstance(references, Path) else "the cases"
+        raise MixsegError(
+            f"No file in {predictions} is named after a mask of {where} (one of these is {truths.each[0].case}): "
+            "name predictions after their cases."
+        )
+    scored = tuple(_score_all(matched.jobs, workers))
+    return Evaluation(scored, tuple(matched.missing), tuple(matched.unmatched), truths.meaning)
+
+
+def _score_all(jobs: Sequence[Job], workers: int | None) -> list[tuple[Job, tuple[Row, ...]]]:
+    # Decompressing and the search for neighbours run outside the interpreter lock: threads are enough.
+    results: dict[int, tuple[Row, ...]] = {}
+    threads = workers or min(MOST_THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads) as pool, Progress("evaluating", total=len(jobs)) as bar:
+        futures = {pool.submit(_score, job): index for index, job in enumerate(jobs)}
+        try:
+            for future in as_completed(futures):
+                index = futures[future]
+                results[index] = future.result()
+                bar.step(jobs[index].reference.case)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [(job, results[index]) for index, job in enumerate(jobs)]
+
+
+def _score(job: Job) -> tuple[Row, ...]:
+    prediction, truth = io.read_labels(job.prediction), io.read_labels(job.reference.mask)
+    if difference := io.same_geometry(prediction, truth):
+        raise MixsegError(
+            f"{job.prediction.path} does not lie on the grid of {job.reference.mask.path}, {difference}: "
+            "predict again from the same scan, or resample it."
+        )
+    key = {"case": job.reference.case, "checkpoint": job.output[0], "branch": job.output[1], "part": job.reference.part}
+    spacing = truth.spacing if truth.spacing_known else None
+    rows = score_case(key, prediction.array, truth.array, job.reference.classes, spacing)
+    looked_for = job.reference.classes if job.reference.annotated is None else job.reference.annotated
+    return tuple(row for row in rows if row.label in looked_for)
+
+
+def _entry(job: Job, rows: Sequence[Row]) -> Entry:
+    by_index = {job.reference.classes.index(row.label): row for row in rows}
+    return Entry(str(job.prediction.path), str(job.reference.mask.path), by_index)
+
+
+def _some(paths: Sequence[Path], most: int = 5) -> str:
+    listed = ", ".join(str(path) for path in paths[:most])
+    return listed + (f" and {len(paths) - most} more" if len(paths) > most else "")

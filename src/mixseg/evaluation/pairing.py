@@ -1,0 +1,139 @@
+"""Which file is the prediction of which case, and what the ids in it mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from mixseg import io, labels
+from mixseg.datasets import dataset_json
+from mixseg.errors import MixsegError
+from mixseg.progress import track
+from mixseg.types import IGNORE, Case, Source
+
+Output = tuple[str, str]
+"""Checkpoint and branch, "" where a folder does not say."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What one case is judged by; the fields are those of ``Case``."""
+
+    case: str
+    mask: Source
+    classes: tuple[str, ...]
+    annotated: tuple[str, ...] | None = None
+    part: str = ""
+
+
+class References(NamedTuple):
+    """All references, what the ids of predictions mean beside them, and what was decided about ids."""
+
+    each: list[Reference]
+    ids: Mapping[int, int]
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One prediction and its reference."""
+
+    output: Output
+    prediction: Source
+    reference: Reference
+
+
+class Matched(NamedTuple):
+    """The pairs; predictions that are missing, as paths without a suffix; files without a reference."""
+
+    jobs: list[Job]
+    missing: list[Path]
+    unmatched: list[Path]
+
+
+def of_cases(cases: Sequence[Case]) -> References:
+    """The hidden or full mask of each case that has one; predictions hold class indices."""
+    found = [
+        Reference(case.id, mask, case.classes, case.annotated, case.split)
+        for case in cases
+        if (mask := case.hidden or case.full) is not None
+    ]
+    if not found:
+        raise MixsegError("None of the cases has a complete mask: give a folder of reference masks.")
+    return References(found, {index: index for index in range(max(len(one.classes) for one in found))})
+
+
+def of_folder(folder: Path, predictions: Path, flags: labels.LabelFlags | None) -> References:
+    """The masks of a folder; predictions hold the same ids."""
+    files = label_maps(folder)
+    if not files:
+        raise MixsegError(f"{folder} holds no label map: give the folder of reference masks.")
+    counts: Counter[int] = Counter()
+    with ThreadPoolExecutor() as pool:
+        for found in track(pool.map(io.count_ids, files.values()), "reading references", total=len(files)):
+            counts.update(found)
+    places = (place / dataset_json.NAME for place in (folder, folder.parent, predictions))
+    declared = next((path for path in places if path.is_file()), None)
+    if declared is None:
+        decision = labels.detect(str(folder), counts, names=_named(counts), flags=flags)
+    else:
+        said = dataset_json.read(declared)
+        decision = labels.detect(str(folder), counts, names=said.names, ignore=said.ignore, flags=flags)
+    ids = {value: index for value, index in decision.ids.items() if index != IGNORE}
+    if len(decision.classes) == 2:
+        ids.setdefault(1, 1)  # our own predictions of one structure, whatever its id is in the masks
+    each = [Reference(case, Source((path,), ids=decision.ids), decision.classes) for case, path in files.items()]
+    return References(each, ids, decision.sentence)
+
+
+def _named(counts: Mapping[int, int]) -> dict[int, str]:
+    """A name for each id of masks that nobody declared; none where the rule for binary masks applies."""
+    found = sorted(set(counts) - set(labels.PADDING) - {0})
+    return {0: "background"} | {value: f"class {value}" for value in found} if len(found) > 1 else {}
+
+
+def match(predictions: Path, truths: Sequence[Reference], ids: Mapping[int, int]) -> Matched:
+    """Predictions and references with the same name, for every output in the folder."""
+    jobs, missing, unmatched = Matched([], [], [])
+    known = {truth.case for truth in truths}
+    for output, folder in _outputs(predictions).items():
+        files = label_maps(folder)
+        unmatched += [path for case, path in files.items() if case not in known]
+        missing += [folder / truth.case for truth in truths if truth.case not in files]
+        jobs += [Job(output, Source((files[truth.case],), ids=ids), truth) for truth in truths if truth.case in files]
+    return Matched(jobs, missing, unmatched)
+
+
+def _outputs(predictions: Path) -> dict[Output, Path]:
+    """Checkpoint and branch -> the folder with their label maps."""
+    if not predictions.is_dir():
+        raise MixsegError(f"{predictions} is no folder: give the folder with the predicted label maps.")
+    root = predictions / "predictions" if (predictions / "predictions").is_dir() else predictions
+    if label_maps(root):
+        return {("", ""): root}
+    inner = [folder for folder in sorted(root.iterdir()) if folder.is_dir()]
+    found = {("", folder.name): folder for folder in inner if label_maps(folder)}
+    for folder in inner:
+        deeper = (branch for branch in sorted(folder.iterdir()) if branch.is_dir())
+        found |= {(folder.name, branch.name): branch for branch in deeper if label_maps(branch)}
+    if not found:
+        raise MixsegError(f"{root} holds no label map of a known format: give the folder with the predictions.")
+    return found
+
+
+def label_maps(folder: Path) -> dict[str, Path]:
+    """Case -> file."""
+    if not folder.is_dir():
+        raise MixsegError(f"{folder} is no folder: give the folder with the label maps.")
+    files: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not io.suffix(path):
+            continue
+        if io.stem(path) in files:
+            raise MixsegError(f"{path} and {files[io.stem(path)]} are the same case: remove one of them.")
+        files[io.stem(path)] = path
+    return files

@@ -1,0 +1,294 @@
+"""Folders of predictions against folders of masks and against cases."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mixseg import io
+from mixseg.errors import MixsegError
+from mixseg.evaluation import evaluate, read_metrics
+from mixseg.labels import LabelFlags
+from mixseg.metrics import case_metrics
+from mixseg.types import IGNORE, Case, Source
+
+AFFINE = np.diag([1.5, 1.5, 8.0, 1.0])
+CLASSES = ("background", "LV", "RV")
+
+
+def maps(cases=("a", "b", "c"), classes=3, shape=(8, 7, 4), seed=0):
+    """Case -> (prediction, truth), alike in most voxels."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for case in cases:
+        truth = rng.integers(0, classes, shape).astype(np.uint8)
+        prediction = np.where(rng.random(shape) < 0.8, truth, rng.integers(0, classes, shape)).astype(np.uint8)
+        found[case] = prediction, truth
+    return found
+
+
+def write(folder, arrays, suffix=".nii.gz", affine=AFFINE):
+    for case, array in arrays.items():
+        io.write(folder / f"{case}{suffix}", array, affine=affine)
+    return folder
+
+
+def declare(folder, ignore=None):
+    labels = {name: index for index, name in enumerate(CLASSES)} | ({"ignore": ignore} if ignore else {})
+    (folder / "dataset.json").write_text(json.dumps({"labels": labels, "channel_names": {"0": "MR"}}))
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Predictions, masks, and the arrays in them."""
+    arrays = maps()
+    predictions = write(tmp_path / "predictions", {case: pair[0] for case, pair in arrays.items()})
+    masks = write(tmp_path / "masks", {case: pair[1] for case, pair in arrays.items()})
+    declare(masks)
+    return predictions, masks, arrays
+
+
+def as_case(case, mask, **fields):
+    image = (Source((mask,)),)
+    full = Source((mask,), ids={index: index for index in range(3)})
+    return Case(id=case, patient=case, image=image, **{"full": full, "classes": CLASSES, **fields})
+
+
+def test_rows_are_the_metrics_of_the_arrays_in_voxels_and_mm(folders):
+    predictions, masks, arrays = folders
+    rows = evaluate(predictions, masks).rows
+    assert [(row.case, row.label) for row in rows] == [(case, name) for case in "abc" for name in CLASSES[1:]]
+    for case, (prediction, truth) in arrays.items():
+        expected = case_metrics(prediction, truth, classes=CLASSES, spacing_mm=(1.5, 1.5, 8.0))
+        for row, one in zip((row for row in rows if row.case == case), expected, strict=True):
+            for metric in ("dsc", "hd95_vox", "hd95_mm", "assd_vox", "assd_mm"):
+                assert getattr(row, metric) == pytest.approx(getattr(one.scores, metric), rel=1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".nrrd", ".nii", ".mha"])
+def test_a_prediction_may_have_another_format_than_its_mask(folders, tmp_path, suffix):
+    predictions, masks, arrays = folders
+    others = write(tmp_path / "others", {case: pair[0] for case, pair in arrays.items()}, suffix)
+    assert [row.dsc for row in evaluate(others, masks).rows] == [row.dsc for row in evaluate(predictions, masks).rows]
+
+
+def test_cases_are_judged_by_their_hidden_mask_first(folders):
+    predictions, masks, _ = folders
+    perfect = predictions / "a.nii.gz"
+    hidden = Source((perfect,), ids={index: index for index in range(3)})
+    cases = [
+        as_case("a", masks / "a.nii.gz", hidden=hidden, split="test"),
+        as_case("b", masks / "b.nii.gz"),
+        as_case("c", masks / "c.nii.gz", full=None),
+    ]
+    result = evaluate(predictions, cases)
+    assert [(row.case, row.part) for row in result.rows] == [("a", "test"), ("a", "test"), ("b", ""), ("b", "")]
+    assert [row.dsc for row in result.rows[:2]] == [1, 1]
+    assert [path.name for path in result.unmatched] == ["c.nii.gz"]
+
+
+def test_cases_read_their_masks_by_their_own_ids_and_predictions_by_class_index(tmp_path):
+    truth = np.zeros((6, 6, 3), np.uint8)
+    truth[1:4, 1:4] = 3
+    truth[4:] = 1
+    write(tmp_path / "masks", {"a": truth})
+    write(tmp_path / "predictions", {"a": (truth == 3).astype(np.uint8)})
+    full = Source((tmp_path / "masks" / "a.nii.gz",), ids={0: 0, 1: 0, 2: 0, 3: 1})
+    case = as_case("a", tmp_path / "masks" / "a.nii.gz", full=full, classes=("background", "LV"))
+    (row,) = evaluate(tmp_path / "predictions", [case]).rows
+    assert (row.label, row.dsc) == ("LV", 1)
+
+
+def test_only_annotated_classes_are_scored(folders):
+    predictions, masks, _ = folders
+    case = as_case("a", masks / "a.nii.gz", annotated=("RV",))
+    assert [row.label for row in evaluate(predictions, [case]).rows] == ["RV"]
+
+
+def test_checkpoints_and_branches_are_the_names_of_folders(folders, tmp_path):
+    _, masks, arrays = folders
+    for checkpoint, branch in (("last", "bottom"), ("last", "top"), ("best", "bottom")):
+        write(tmp_path / "run" / "predictions" / checkpoint / branch, {"a": arrays["a"][0]})
+    result = evaluate(tmp_path / "run", masks)
+    found = {(row.checkpoint, row.branch) for row in result.rows}
+    assert found == {("last", "bottom"), ("last", "top"), ("best", "bottom")}
+    written = [path.name for path in result.write(tmp_path / "out")]
+    assert written == ["metrics.csv", "summary_best_bottom.json", "summary_last_bottom.json", "summary_last_top.json"]
+    assert len(result.missing) == 6
+
+
+def test_missing_predictions_and_left_out_classes_are_named(folders):
+    predictions, masks, _ = folders
+    (predictions / "b.nii.gz").unlink()
+    empty = np.zeros((8, 7, 4), np.uint8)
+    write(predictions, {"c": empty, "z": empty})
+    write(masks, {"c": empty})
+    result = evaluate(predictions, masks)
+    assert result.missing == (predictions / "b",)
+    assert result.unmatched == (predictions / "z.nii.gz",)
+    remarks = " ".join(result.remarks())
+    assert f"1 without a prediction, not scored: {predictions / 'b'}." in remarks
+    assert "LV: 1 left out of the means" in remarks
+    assert math.isnan(result.rows[-1].dsc)
+    assert [line[:4] for line in result.table()[1:]] == [
+        ("LV", "2", "1", result.table()[1][3]),
+        ("RV", "2", "1", result.table()[2][3]),
+        ("mean", "2", "2", result.table()[3][3]),
+    ]
+
+
+def test_written_files_hold_the_same_rows(folders, tmp_path):
+    predictions, masks, _ = folders
+    result = evaluate(predictions, masks)
+    assert result.write(tmp_path) == [tmp_path / "metrics.csv", tmp_path / "summary.json"]
+    assert read_metrics(tmp_path / "metrics.csv") == result.rows
+
+
+def test_summary_has_nnunets_keys_and_hand_counted_values(tmp_path):
+    truth = np.zeros((4, 4, 2), np.uint8)
+    truth[:2] = 1
+    prediction = np.zeros_like(truth)
+    prediction[1:3] = 1
+    empty = np.zeros_like(truth)
+    predictions = write(tmp_path / "p", {"a": prediction, "b": empty})
+    masks = write(tmp_path / "m", {"a": truth, "b": empty})
+    evaluate(predictions, masks).write(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    first, second = summary["metric_per_case"]
+    assert first["prediction_file"] == str(predictions / "a.nii.gz")
+    assert first["reference_file"] == str(masks / "a.nii.gz")
+    metrics = first["metrics"]["1"]
+    counts = {"TP": 8, "FP": 8, "FN": 8, "TN": 8, "n_pred": 16, "n_ref": 16}
+    assert {key: metrics[key] for key in counts} == counts
+    assert (metrics["Dice"], metrics["IoU"]) == (0.5, pytest.approx(1 / 3))
+    assert (metrics["HD95_vox"], metrics["HD95_mm"]) == (1, pytest.approx(1.5))
+    assert metrics["ASSD_mm"] == pytest.approx(1.5 * metrics["ASSD_vox"])
+    assert second["metrics"]["1"]["Dice"] is None
+    assert summary["mean"]["1"]["Dice"] == summary["foreground_mean"]["Dice"] == 0.5
+    assert summary["mean"]["1"]["TP"] == 4
+    assert summary["left_out"] == {"1": 1}
+
+
+def test_another_grid_is_one_sentence_with_both_files(folders):
+    predictions, masks, arrays = folders
+    write(predictions, {"b": arrays["b"][0][:-1]})
+    with pytest.raises(MixsegError, match=r"predictions/b.nii.gz .*masks/b.nii.gz.* sizes are 7 x 7 x 4 and 8 x 7 x 4"):
+        evaluate(predictions, masks)
+
+
+def test_another_spacing_is_refused_too(folders):
+    predictions, masks, arrays = folders
+    write(predictions, {"b": arrays["b"][0]}, affine=np.diag([1.5, 1.5, 7.0, 1.0]))
+    with pytest.raises(MixsegError, match=r"b.nii.gz.*spacings"):
+        evaluate(predictions, masks)
+
+
+def test_pictures_have_no_mm(tmp_path):
+    truth = np.zeros((9, 8, 1), np.uint8)
+    truth[2:6, 2:6] = 255
+    prediction = np.roll(truth, 1, axis=0) // 255
+    predictions = write(tmp_path / "p", {"a": prediction}, ".png", affine=None)
+    masks = write(tmp_path / "m", {"a": truth}, ".png", affine=None)
+    (row,) = evaluate(predictions, masks).rows
+    assert row.dsc == pytest.approx(0.75)
+    assert row.hd95_vox == 1
+    assert math.isnan(row.hd95_mm)
+    assert row.label == "foreground"
+
+
+def test_unlabelled_voxels_of_a_declared_ignore_id_are_left_out(tmp_path):
+    arrays = maps(("a",))
+    truth = arrays["a"][1].copy()
+    truth[:2] = 3
+    predictions = write(tmp_path / "p", {"a": arrays["a"][0]})
+    masks = write(tmp_path / "m", {"a": truth})
+    declare(masks, ignore=3)
+    known = np.where(truth == 3, IGNORE, truth)
+    expected = case_metrics(arrays["a"][0], known, classes=CLASSES, spacing_mm=(1.5, 1.5, 8.0))
+    assert [row.dsc for row in evaluate(predictions, masks).rows] == [one.scores.dsc for one in expected]
+
+
+def test_ids_without_names_are_classes_of_their_own(tmp_path):
+    arrays = maps(("a",))
+    predictions = write(tmp_path / "p", {"a": 2 * arrays["a"][0]})
+    masks = write(tmp_path / "m", {"a": 2 * arrays["a"][1]})
+    result = evaluate(predictions, masks)
+    assert [row.label for row in result.rows] == ["class 2", "class 4"]
+    expected = case_metrics(*arrays["a"], classes=CLASSES)
+    assert [row.dsc for row in result.rows] == [one.scores.dsc for one in expected]
+    assert "2 = class 2" in result.meaning
+
+
+def test_flags_say_what_ids_mean(tmp_path):
+    arrays = maps(("a",))
+    truth = arrays["a"][1].copy()
+    truth[:2] = 9
+    predictions = write(tmp_path / "p", {"a": arrays["a"][0]})
+    masks = write(tmp_path / "m", {"a": truth})
+    result = evaluate(predictions, masks, flags=LabelFlags(unlabelled=9))
+    assert [row.label for row in result.rows] == ["class 1", "class 2"]
+    assert sum(result.rows[0].counts) == int((truth != 9).sum())
+
+
+def test_an_unknown_id_in_a_prediction_names_file_and_id(folders):
+    predictions, masks, arrays = folders
+    write(predictions, {"b": arrays["b"][0] + np.uint8(7)})
+    with pytest.raises(MixsegError, match=r"predictions/b.nii.gz .*7"):
+        evaluate(predictions, masks)
+
+
+def test_ids_of_predictions_can_be_translated(folders, tmp_path):
+    predictions, masks, arrays = folders
+    other = write(tmp_path / "other", {case: 10 * pair[0] for case, pair in arrays.items()})
+    translated = evaluate(other, masks, prediction_ids={0: 0, 10: 1, 20: 2})
+    assert translated.rows == evaluate(predictions, masks).rows
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("nowhere", "is no folder"), ("empty", "holds no label map"), ("other", "name predictions")]
+)
+def test_a_folder_without_predictions_is_named(folders, tmp_path, name, message):
+    _, masks, arrays = folders
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "other", {"unknown": arrays["a"][0]})
+    with pytest.raises(MixsegError, match=message):
+        evaluate(tmp_path / name, masks)
+
+
+def test_two_files_of_one_case_are_refused(folders):
+    predictions, masks, arrays = folders
+    write(predictions, {"a": arrays["a"][0]}, ".nrrd")
+    with pytest.raises(MixsegError, match="same case"):
+        evaluate(predictions, masks)
+
+
+def test_cases_without_masks_cannot_be_judged(folders):
+    predictions, masks, _ = folders
+    with pytest.raises(MixsegError, match="None of the cases has a complete mask"):
+        evaluate(predictions, [as_case("a", masks / "a.nii.gz", full=None)])
+
+
+def test_the_number_of_workers_changes_nothing(folders):
+    predictions, masks, _ = folders
+    assert evaluate(predictions, masks, workers=1).rows == evaluate(predictions, masks, workers=3).rows
+
+
+def test_evaluating_needs_no_torch():
+    code = "import sys, mixseg.evaluation; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.real
+def test_a_real_scan_is_perfect_against_itself_and_its_slices_shifted_are_not(real_data, tmp_path):
+    mask = next((real_data / "acdc").glob("patient*/*_gt.nii.gz"))
+    volume = io.read(mask)
+    io.write(tmp_path / "same" / mask.name, volume.array, like=mask)
+    io.write(tmp_path / "moved" / mask.name, np.roll(volume.array, 1, axis=0), like=mask)
+    io.write(tmp_path / "truth" / mask.name, volume.array, like=mask)
+    assert all(row.dsc == 1 and row.hd95_mm == 0 for row in evaluate(tmp_path / "same", tmp_path / "truth").rows)
+    for row in evaluate(tmp_path / "moved", tmp_path / "truth").rows:
+        assert 0.5 < row.dsc < 1
+        assert row.hd95_mm == pytest.approx(volume.spacing[0], rel=1e-5)

@@ -87,7 +87,7 @@ def test_two_scans_with_one_id_and_labels_without_a_scan_are_named(tmp_path):
     with pytest.raises(MixsegError, match="two files for one scan"):
         nnunet.cases(tmp_path)
     twin.rename(tmp_path / "imagesTs" / "a.nii.gz")
-    with pytest.raises(MixsegError, match=r"imagesTr.*imagesTs.* are two files for one scan"):
+    with pytest.raises(MixsegError, match=r"imagesTr.*imagesTs.* are two scans with one id, a"):
         nnunet.cases(tmp_path)
 
 

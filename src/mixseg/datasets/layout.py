@@ -110,7 +110,13 @@ def unique(cases: list[Case], root: Path) -> list[Case]:
     """The cases, of which there must be some, each with an id of its own."""
     if not cases:
         raise MixsegError(f"{root} holds no scans: check the path, and see docs/reference/layouts.md for the layouts.")
-    keyed((case.image[0].path for case in cases), {case.image[0].path: case.id for case in cases}.__getitem__)
+    first: dict[str, Case] = {}
+    for case in cases:
+        other = first.setdefault(case.id, case)
+        if other is not case:
+            raise MixsegError(
+                f"{other.image[0].path} and {case.image[0].path} are two scans with one id, {case.id}: rename one."
+            )
     return cases
 
 

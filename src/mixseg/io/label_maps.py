@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,9 @@ from numpy.typing import NDArray
 from mixseg.errors import MixsegError
 from mixseg.io.volumes import as_source, read, segment_names
 from mixseg.types import Source, Volume
+
+WIDE = 2**16
+"""A range of ids from which on a table with a place for each is larger than a slice."""
 
 
 def read_ids(source: Source | Path) -> Volume:
@@ -41,8 +46,7 @@ def read_labels(source: Source) -> Volume:
     if source.ids is None:
         raise ValueError(f"{source.path} is not a label source: it has no ids.")
     volume = read_ids(source)
-    present, where = _compact(volume.array)
-    unknown = [value for value in present if value not in source.ids]
+    unknown = sorted(set(_count(volume.array)) - set(source.ids))
     if unknown:
         names = segment_names(source.path)
         called = ", ".join(names.get(value, str(value)) for value in unknown[:8])
@@ -50,28 +54,38 @@ def read_labels(source: Source) -> Volume:
             f"{source.path} holds the undeclared label {called} (declared: {_listed(sorted(source.ids))}): "
             "declare it as a class, or say with --unlabelled or --background what it means."
         )
-    table = np.array([source.ids[value] for value in present], dtype=np.uint8)
-    return Volume(table[where], volume.affine, volume.spacing_known)
+    return Volume(_translate(volume.array, source.ids), volume.affine, volume.spacing_known)
 
 
 def count_ids(source: Source | Path) -> dict[int, int]:
     """Label id -> how many voxels hold it."""
-    present, where = _compact(read_ids(source).array)
-    return dict(zip(present, np.bincount(where.ravel(), minlength=len(present)).tolist(), strict=True))
+    return _count(read_ids(source).array)
 
 
-def _compact(array: NDArray[np.generic]) -> tuple[list[int], NDArray[np.intp]]:
-    """The values that occur, and for each voxel which of them it holds."""
-    low, high = int(array.min(initial=0)), int(array.max(initial=0))
-    if high - low > np.iinfo(np.uint16).max:
-        values, where = np.unique(array, return_inverse=True)
-        return [int(value) for value in values], where.reshape(array.shape)
-    # Counting is an order of magnitude faster than sorting, and label ids are small.
-    shifted = array.astype(np.intp) - low
-    present = np.flatnonzero(np.bincount(shifted.ravel(), minlength=high - low + 1))
-    table = np.zeros(high - low + 1, dtype=np.intp)
-    table[present] = np.arange(len(present))
-    return [int(value) + low for value in present], table[shifted]
+def _count(array: NDArray[np.generic]) -> dict[int, int]:
+    """Value -> how often it occurs. Slice by slice: counting needs 8 bytes a voxel beside the array."""
+    low, high = int(array.min()), int(array.max())
+    counts: Counter[int] = Counter()
+    for index in range(array.shape[2]):
+        one = array[..., index].astype(np.int64).ravel()
+        if high - low > WIDE:
+            values, numbers = np.unique(one, return_counts=True)
+        else:  # an order of magnitude faster than sorting, and label ids are small
+            numbers = np.bincount(one - low)
+            values = np.flatnonzero(numbers)
+            numbers, values = numbers[values], values + low
+        counts.update(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
+    return dict(sorted(counts.items()))
+
+
+def _translate(array: NDArray[np.generic], ids: Mapping[int, int]) -> NDArray[np.uint8]:
+    """Each value replaced by its class index; every value must be in ``ids``."""
+    known = np.array(sorted(ids), dtype=np.int64)
+    meaning = np.array([ids[int(value)] for value in known], dtype=np.uint8)
+    result = np.empty_like(array, dtype=np.uint8)
+    for index in range(array.shape[2]):
+        result[..., index] = meaning[np.searchsorted(known, array[..., index])]
+    return result
 
 
 def _listed(values: list[int]) -> str:

@@ -1,0 +1,196 @@
+"""Scans on their own grid -> a prepared folder. A function passed in says where they come from: files, an archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from mixseg.data.folders import replacing_folder
+from mixseg.data.grid import Labels, resize_image, resize_labels, resize_strokes, to_slices
+from mixseg.data.native import Header, Native, check_headers
+from mixseg.data.options import PrepareOptions
+from mixseg.data.parallel import run_all
+from mixseg.data.prepared import ARRAYS, FORMAT, Prepared, PreparedCase
+from mixseg.errors import MixsegError
+from mixseg.files import write_json
+from mixseg.partial_labels import GENERATORS
+from mixseg.types import IGNORE
+
+INDEX = "index.json"
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One scan, for a worker process: read it, bring it to the grid, write it where it belongs."""
+
+    folder: Path
+    case: PreparedCase
+    load: Callable[[], Native]
+    classes: tuple[str, ...]
+    options: PrepareOptions
+
+
+def digest(*parts: object) -> str:
+    """A short hash of anything JSON can hold."""
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def key_of(fingerprints: Sequence[str], options: PrepareOptions) -> str:
+    """The hash of inputs and options: what a prepared folder is made from."""
+    return digest(FORMAT, list(fingerprints), asdict(options))
+
+
+def existing(out: Path, key: str) -> Prepared | None:
+    """The folder ``out`` if it is whole and was made from ``key``."""
+    try:
+        found = Prepared(out)
+    except (MixsegError, KeyError, TypeError):
+        return None
+    return found if found.hash == key else None
+
+
+def build(
+    out: Path,
+    headers: Sequence[Header],
+    loads: Sequence[Callable[[], Native]],
+    options: PrepareOptions,
+    *,
+    workers: int | None,
+) -> Prepared:
+    """Write the prepared folder ``out``, whole or not at all.
+
+    Args:
+        out: Replaced if it is a prepared folder.
+        headers: One per scan, in the order of the arrays.
+        loads: For each scan a function, to be called in another process, that reads it.
+        options: The grid and the labels on it.
+        workers: Processes; ``None`` is one per core.
+    """
+    names, channels = check_headers(headers)
+    classes = options.classes(names)
+    cases = plan(headers, options)
+    voxels = sum(case.voxels for case in cases)
+    with replacing_folder(out, marker=INDEX) as folder:
+        for name in ARRAYS:
+            _allocate(folder / f"{name}.npy", voxels * (channels if name == "image" else 1))
+        jobs = [_Job(folder, case, load, names, options) for case, load in zip(cases, loads, strict=True)]
+        ids = [case.id for case in cases]
+        cases = run_all(_fill, jobs, names=ids, label="preparing", workers=workers)
+        index = {
+            "format": FORMAT,
+            "hash": key_of([header.fingerprint for header in headers], options),
+            "content": _content(folder),
+            "options": asdict(options),
+            "classes": classes,
+            "channels": channels,
+            "cases": [case.as_json() for case in cases],
+        }
+        write_json(folder / INDEX, index)
+    return Prepared(out)
+
+
+def plan(headers: Sequence[Header], options: PrepareOptions) -> list[PreparedCase]:
+    """Where each scan will lie in the arrays, before one is read."""
+    cases = []
+    offset = 0
+    generated = options.partial in GENERATORS
+    for header in headers:
+        shape, spacing = _placed(header, options)
+        case = PreparedCase(
+            id=header.id,
+            patient=header.patient,
+            frame=header.frame,
+            dims=options.dims,
+            shape=shape,
+            spacing=spacing,
+            spacing_known=header.spacing_known,
+            source_shape=header.shape,
+            affine=header.affine,
+            source=header.source,
+            offset=offset,
+            has_full=header.has_full,
+            has_partial=options.partial != "none" and (header.has_drawn or (generated and header.has_full)),
+            split=header.split,
+            annotated=header.annotated,
+        )
+        offset += case.voxels
+        cases.append(case)
+    return cases
+
+
+def _placed(header: Header, options: PrepareOptions) -> tuple[tuple[int, int, int], tuple[float, float, float]]:
+    """Shape and spacing on the prepared grid."""
+    if options.dims == 3:
+        return header.shape, header.spacing
+    (i, j, k), (di, dj, dk) = header.shape, header.spacing
+    height, width = options.size or (i, j)
+    return (k, height, width), (dk, di * i / height, dj * j / width)
+
+
+def to_grid(
+    native: Native, case: PreparedCase, classes: tuple[str, ...], options: PrepareOptions
+) -> tuple[NDArray[np.uint8], Labels, Labels]:
+    """Image, full map and partial map of one scan on the prepared grid."""
+    image, size = native.image, case.shape[1:]
+    if options.dims == 2:
+        image = resize_image(to_slices(image), size)
+    table = _targets(classes, options)
+    full = np.full(case.shape, IGNORE, np.uint8)
+    partial = full.copy()
+    if native.full is not None:
+        full = table[native.full if options.dims == 3 else resize_labels(to_slices(native.full), size)]
+    if options.partial in GENERATORS and native.full is not None:
+        rng = np.random.default_rng([options.seed, zlib.crc32(case.id.encode())])
+        partial = GENERATORS[options.partial](full, rng, axis=0 if options.dims == 2 else -1)
+    elif options.partial != "none" and native.drawn is not None:
+        partial = table[native.drawn if options.dims == 3 else resize_strokes(to_slices(native.drawn), size)]
+    return image, full, partial
+
+
+def _targets(classes: tuple[str, ...], options: PrepareOptions) -> Labels:
+    """Class index -> index among the targets, 0 for the others; IGNORE stays."""
+    kept = options.classes(classes)
+    table = np.full(IGNORE + 1, IGNORE, np.uint8)
+    table[: len(classes)] = [kept.index(name) if name in kept else 0 for name in classes]
+    return table
+
+
+def _allocate(path: Path, size: int) -> None:
+    """An array file of the right size; the workers fill it."""
+    open_memmap(path, mode="w+", dtype=np.uint8, shape=(size,)).flush()
+
+
+def _fill(job: _Job) -> PreparedCase:
+    """Write one scan into the arrays and return its entry, now with the statistics of its image."""
+    native = job.load()
+    case = job.case
+    parts = to_grid(native, case, job.classes, job.options)
+    for name, part in zip(ARRAYS, parts, strict=True):
+        channels = len(native.image) if name == "image" else 1
+        target = open_memmap(job.folder / f"{name}.npy", mode="r+")
+        target[case.offset * channels : (case.offset + case.voxels) * channels] = part.ravel()
+        target.flush()
+    by_channel = np.moveaxis(parts[0], 1 if job.options.dims == 2 else 0, 0)
+    mean = tuple(float(channel.mean(dtype=np.float64)) for channel in by_channel)
+    std = tuple(float(channel.std(dtype=np.float64)) for channel in by_channel)
+    return replace(case, low=native.low, high=native.high, mean=mean, std=std)
+
+
+def _content(folder: Path) -> str:
+    """The hash of the arrays, which are on the disk when this returns."""
+    state = hashlib.blake2b(digest_size=16)
+    for name in ARRAYS:
+        with (folder / f"{name}.npy").open("rb") as file:
+            while block := file.read(1 << 22):
+                state.update(block)
+            os.fsync(file.fileno())
+    return state.hexdigest()

@@ -1,0 +1,68 @@
+"""Folders that are whole or absent: written beside the target, then moved over it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mixseg.errors import MixsegError
+
+
+@contextmanager
+def replacing_folder(path: Path, *, marker: str) -> Iterator[Path]:
+    """Yield an empty folder beside ``path``; on success it takes its place, on failure it goes.
+
+    Args:
+        path: The folder to write. One that exists is replaced only if it is empty or holds ``marker``.
+        marker: The file that says that such a folder is one of ours.
+    """
+    refuse_foreign(path, marker)
+    path = path.absolute()
+    _sweep(path)
+    temporary = path.with_name(f".{path.name}.writing-{socket.gethostname()}-{os.getpid()}")
+    old = temporary.with_name(temporary.name + "-old")
+    try:
+        try:
+            temporary.mkdir(parents=True)
+        except PermissionError:
+            raise MixsegError(f"No permission to write {path}: choose a folder of yours.") from None
+        yield temporary
+        if path.exists():
+            path.rename(old)
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if old.exists() and not path.exists():  # the second of the two moves failed
+            old.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def refuse_foreign(path: Path, marker: str) -> None:
+    """An error if ``path`` is something that must not be replaced."""
+    if path.exists() and not path.is_dir():
+        raise MixsegError(f"{path} is a file: choose a folder to write to.")
+    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
+        raise MixsegError(f"{path} holds other files and would be replaced: choose a new or an empty folder.")
+
+
+def _sweep(path: Path) -> None:
+    """Remove what a process of this machine that was killed has left beside ``path``."""
+    prefix = f".{path.name}.writing-{socket.gethostname()}-"
+    for leftover in path.parent.glob(f"{prefix}*") if path.parent.is_dir() else ():
+        pid = leftover.name.removeprefix(prefix).removesuffix("-old")
+        if pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

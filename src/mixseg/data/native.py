@@ -1,0 +1,114 @@
+"""A scan in 8 bits on its own grid: what files and archives both become, before the training grid is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.data.grid import Labels
+from mixseg.errors import MixsegError
+
+
+@dataclass(frozen=True)
+class Header:
+    """What is known of a scan before its voxels are read.
+
+    Attributes:
+        id: See Case, as for the next five.
+        patient: Whose scan it is.
+        frame: Which of the patient's scans.
+        classes: Names by class index.
+        annotated: The classes that the annotator looked for, or None.
+        split: The part of the split that its folder says, or "".
+        channels: How many images it has.
+        shape: ``(I, J, K)``.
+        affine: Voxel indices to mm, RAS+, four rows.
+        spacing: Voxel size in mm along each axis.
+        spacing_known: False where the format holds no voxel size.
+        source: The name of the (first) image file.
+        has_full: Whether there is a full mask.
+        has_drawn: Whether there is a partial mask.
+        fingerprint: Changes when a file of it does.
+    """
+
+    id: str
+    patient: str
+    frame: str
+    classes: tuple[str, ...]
+    annotated: tuple[str, ...] | None
+    split: str
+    channels: int
+    shape: tuple[int, int, int]
+    affine: tuple[tuple[float, ...], ...]
+    spacing: tuple[float, float, float]
+    spacing_known: bool
+    source: str
+    has_full: bool
+    has_drawn: bool
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Native:
+    """The voxels of one scan.
+
+    Attributes:
+        image: ``(channels, I, J, K)`` uint8.
+        low: Intensity that became 0, per channel.
+        high: Intensity that became 255, per channel.
+        full: ``(I, J, K)`` class indices, or None.
+        drawn: ``(I, J, K)`` class indices and IGNORE, or None.
+    """
+
+    image: NDArray[np.uint8]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    full: Labels | None
+    drawn: Labels | None
+
+
+def to_8_bits(
+    array: NDArray[np.generic], clip: tuple[float, float] | None = None
+) -> tuple[NDArray[np.uint8], float, float]:
+    """The array with its minimum at 0 and its maximum at 255 (or the percentiles of ``clip``), and those two values.
+
+    Rounded to the nearest of 256 grey values; nan and infinities become 0.
+    """
+    values = array.astype(np.float32)
+    finite = np.isfinite(values)
+    known = values if finite.all() else values[finite]
+    if not known.size:
+        return np.zeros(array.shape, np.uint8), 0.0, 0.0
+    low, high = (known.min(), known.max()) if clip is None else np.percentile(known, clip)
+    if high <= low:
+        return np.zeros(array.shape, np.uint8), float(low), float(high)
+    scaled = (values - np.float32(low)) * np.float32(255 / (float(high) - float(low)))
+    scaled = np.where(finite, scaled, np.float32(0)).clip(0, 255)
+    return np.rint(scaled).astype(np.uint8), float(low), float(high)
+
+
+def check_headers(headers: Iterable[Header]) -> tuple[tuple[str, ...], int]:
+    """The class names and the number of channels that all scans share; an error names the first that differs."""
+    seen: dict[str, Header] = {}
+    for header in headers:
+        if header.id in seen:
+            raise MixsegError(
+                f"Two scans are called {header.id} ({seen[header.id].source}, {header.source}): rename one."
+            )
+        first = next(iter(seen.values()), header)
+        if header.classes != first.classes:
+            raise MixsegError(
+                f"{header.id} has the classes {', '.join(header.classes)}, and {first.id} has "
+                f"{', '.join(first.classes)}: prepare them apart."
+            )
+        if header.channels != first.channels:
+            raise MixsegError(
+                f"{header.id} has {header.channels} channels, and {first.id} has {first.channels}: prepare them apart."
+            )
+        seen[header.id] = header
+    if not seen:
+        raise MixsegError("There is no scan to prepare: check the folder and the choice of cases.")
+    return next(iter(seen.values())).classes, next(iter(seen.values())).channels

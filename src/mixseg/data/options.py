@@ -1,0 +1,55 @@
+"""What prepared arrays are made like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mixseg.errors import MixsegError
+from mixseg.partial_labels import GENERATORS
+
+PARTIAL_FROM = ("drawn", "none", *GENERATORS)
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """The training grid and the labels on it.
+
+    Attributes:
+        dims: 2 makes stacks of slices, 3 keeps volumes as they are.
+        size: Height and width of the slices; ``None`` keeps each scan's own. Means nothing in 3D.
+        target: Names of the classes to segment; the others become background. ``None`` means all.
+        partial: Where partial labels come from: "drawn" (the file's), "none", or the name of a generator, which makes
+            them from the full mask on the prepared grid; a scan without a full mask keeps what is drawn.
+        seed: For generators that draw at random. The labels of a scan depend on this and on its id alone.
+        clip: Percentiles of the volume that become 0 and 255; ``None`` is minimum and maximum.
+    """
+
+    dims: Literal[2, 3] = 2
+    size: tuple[int, int] | None = (256, 256)
+    target: tuple[str, ...] | None = None
+    partial: str = "drawn"
+    seed: int = 0
+    clip: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.dims not in (2, 3):
+            raise MixsegError(f"dims is {self.dims}: choose 2 for slices or 3 for volumes.")
+        if self.dims == 3:
+            object.__setattr__(self, "size", None)
+        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
+            raise MixsegError(f"size is {self.size}: give a height and a width, such as 256 256.")
+        if self.partial not in PARTIAL_FROM:
+            raise MixsegError(f"There are no partial labels named {self.partial!r}: choose {', '.join(PARTIAL_FROM)}.")
+        if self.clip is not None and not 0 <= self.clip[0] < self.clip[1] <= 100:
+            raise MixsegError(f"clip is {self.clip}: give a lower and an upper percentile, such as 1 99.")
+
+    def classes(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The class names that remain of ``names``."""
+        if self.target is None:
+            return names
+        unknown = [name for name in self.target if name not in names[1:]]
+        if unknown or not self.target:
+            wanted = ", ".join(unknown) or "nothing"
+            raise MixsegError(f"The target {wanted} is no class of these scans: choose from {', '.join(names[1:])}.")
+        return (names[0], *self.target)

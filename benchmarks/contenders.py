@@ -1,0 +1,135 @@
+"""What train_step.py compares: mixseg's step and the plain ones, on scans made by formula."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+
+from mixseg.config import Config
+from mixseg.data.augment import AUGMENTATIONS
+from mixseg.data.batches import Feed, Scan
+from mixseg.engine import _step, make_optimizer, speed_up
+from mixseg.run import build
+from mixseg.types import IGNORE, KINDS, Batch, Kind, Part
+from plain_loop import PlainLoop, make_loaders, plain_family
+from stopwatch import Step
+
+SLICES = {"full": 600, "partial": 1500, "bare": 1500}
+VOLUMES = {"full": 16, "partial": 32, "bare": 32}
+SLICES_PER_SCAN = 10
+Scans = dict[Kind, list[Scan]]
+
+
+def make_scan(kind: Kind, number: int, shape: tuple[int, ...], dims: int) -> Scan:
+    """A bright, wobbling ellipsoid in noise, with its mask and a stroke for each class."""
+    rng = np.random.default_rng([KINDS.index(kind), number])
+    axes = np.meshgrid(*(np.linspace(-1, 1, n, dtype=np.float32) for n in shape), indexing="ij", sparse=True)
+    centre, radii = rng.uniform(-0.3, 0.3, len(shape)), rng.uniform(0.25, 0.5, len(shape))
+    if dims == 2:  # the first axis counts slices: the shape changes along it but fills all of them
+        centre[0], radii[0] = 0, 4
+    distance = np.sqrt(sum(((axis - c) / r) ** 2 for axis, c, r in zip(axes, centre, radii, strict=True)))
+    full = (distance < 1 + 0.1 * np.sin(9 * axes[-1])).astype(np.uint8)
+    image = np.clip(70 + 80 * full + rng.normal(0, 25, shape).astype(np.float32), 0, 255).astype(np.uint8)
+    partial = np.full(shape, IGNORE, np.uint8)
+    partial[distance < 0.3], partial[(distance > 1.5) & (distance < 1.55)] = 1, 0
+    stacked = image[:, None] if dims == 2 else image[None]
+    labels = (full if kind == "full" else None, None if kind == "bare" else partial)
+    return Scan(f"{kind}{number}", stacked, *labels, mean=(float(image.mean()),), std=(float(image.std()),))
+
+
+def make_scans(config: Config) -> Scans:
+    """The scans of each kind that the method draws from."""
+    kinds = [kind for kind in KINDS if getattr(config.batch, kind)]
+    if config.dims == 3:
+        shape = tuple(side + side // 4 for side in config.patch)
+        return {kind: [make_scan(kind, i, shape, 3) for i in range(VOLUMES[kind])] for kind in kinds}
+    shape = (SLICES_PER_SCAN, *config.size)
+    return {kind: [make_scan(kind, i, shape, 2) for i in range(SLICES[kind] // SLICES_PER_SCAN)] for kind in kinds}
+
+
+def make_feed(scans: Scans, config: Config, device: torch.device) -> Feed:
+    """The feed of a run."""
+    sizes: dict[Kind, int] = {kind: getattr(config.batch, kind) for kind in KINDS}
+    augmentation = AUGMENTATIONS[config.augment]
+    return Feed(
+        scans,
+        sizes,
+        grid=config.grid,
+        seed=config.seed,
+        intensity=config.intensity,
+        augmentation=augmentation,
+        device=device,
+    )
+
+
+def mixseg_step(scans: Scans, config: Config, fabric: Fabric) -> Step:
+    """What ``engine.fit`` repeats, less its looks at the validation scans and its checkpoints."""
+    feed = make_feed(scans, config, fabric.device)
+    method = build(config, channels=feed.channels, classes=2)
+    speed_up(method, config, fabric)
+    method.to(fabric.device).train()
+    model, optimizer = fabric.setup(method, make_optimizer(method, config))
+    count = itertools.count()
+
+    def step() -> None:
+        number = next(count) % config.steps
+        _step(model, optimizer, feed, config, number, fabric)
+        method.after_step(number, number / config.steps)
+
+    return step
+
+
+def eager_step(scans: Scans, config: Config, device: torch.device, *, bf16: bool) -> Step:
+    """A method without a script in plain_loop.py: mixseg's own, as it stands, over host-side loaders."""
+    method = build(config, channels=1, classes=2).to(device).train()
+    optimizer = make_optimizer(method, config)
+    kinds = [kind for kind in KINDS if kind in scans]
+    loaders = make_loaders(scans, config, device)
+    none = torch.empty((0, *config.grid), dtype=torch.uint8, device=device)
+    count = itertools.count()
+
+    def step() -> None:
+        drawn = {
+            kind: Part(*(tensor.to(device) for tensor in next(loader)))
+            for kind, loader in zip(kinds, loaders, strict=True)
+        }
+        batch = Batch(*(drawn.get(kind, Part(none[:, None].float(), none, none)) for kind in KINDS))
+        number = next(count) % config.steps
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            terms = method(batch, number / config.steps)
+        loss = sum(term.weight * term.value for term in terms.values())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        method.after_step(number, number / config.steps)
+        [loss.item(), *(term.value.item() for term in terms.values())]
+
+    return step
+
+
+def plain_step(scans: Scans, config: Config, device: torch.device, *, bf16: bool) -> Step:
+    """The frozen loop, where it has the method."""
+    if not plain_family(config.method):
+        return eager_step(scans, config, device, bf16=bf16)
+    method = build(config, channels=1, classes=2)
+    loop = PlainLoop(scans, config, branches=len(method.network.decoders), device=device, bf16=bf16)
+    own, expected = (sum(p.numel() for p in module.parameters()) for module in (loop.net, method))
+    if own != expected:
+        raise RuntimeError(f"the plain network has {own} parameters and mixseg's {expected}")
+    return loop
+
+
+class Flags:
+    """The global switches of float32 products, as (c) wants them and as (a) and (b) have them."""
+
+    def __init__(self) -> None:
+        self.mixseg = (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+
+    def set(self, name: str) -> None:
+        """Switch to those of a version."""
+        matmul, cudnn = self.mixseg if name == "mixseg" else ("highest", False)
+        torch.set_float32_matmul_precision(matmul)
+        torch.backends.cudnn.allow_tf32 = cudnn

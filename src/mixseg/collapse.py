@@ -9,8 +9,8 @@ TOO_MUCH = 3.0, 0.03
 """A class has run away when its share exceeds ``3 x expected + 0.03``."""
 TOO_LITTLE = 0.05
 """A class has died out when its share falls below a twentieth of what is expected."""
-GRACE = 0.1
-"""Nothing is judged in the first tenth of training: the share of an untrained network says nothing."""
+GRACE = 0.1, 0.3
+"""The share of training before which nothing is judged to have run away, or died out: a rare class is found late."""
 
 
 @dataclass
@@ -28,9 +28,7 @@ class Guard:
 
     def judge(self, shares: Sequence[float], progress: float) -> str:
         """A sentence when the model starts to run away, one when it is back, and "" in between."""
-        if progress < GRACE:
-            return ""
-        sentence = self._verdict(shares)
+        sentence = self._verdict(shares, progress)
         before, self.collapsed = self.collapsed, bool(sentence)
         if self.collapsed and not before:
             return sentence
@@ -38,11 +36,11 @@ class Guard:
             return "The student has come back from its collapse."
         return ""
 
-    def _verdict(self, shares: Sequence[float]) -> str:
+    def _verdict(self, shares: Sequence[float], progress: float) -> str:
         for name, share, expected in list(zip(self.classes, shares, self.expected, strict=True))[1:]:
-            if share > TOO_MUCH[0] * expected + TOO_MUCH[1]:
+            if progress >= GRACE[0] and share > TOO_MUCH[0] * expected + TOO_MUCH[1]:
                 how = "far too much"
-            elif share < TOO_LITTLE * expected:
+            elif progress >= GRACE[1] and share < TOO_LITTLE * expected:
                 how = "next to nothing"
             else:
                 continue

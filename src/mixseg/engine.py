@@ -1,4 +1,4 @@
-"""The only training loop: steps, looks at the validation scans, checkpoints, exact resume. Lightning Fabric lives here."""
+"""The only training loop: steps, looks at the validation scans, checkpoints, exact resume. The home of Fabric."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import nn
 
 from mixseg.checkpoint import Average, State
@@ -26,8 +26,8 @@ from mixseg.networks import Network
 from mixseg.progress import Progress
 
 Look = Callable[[Method, float], dict[str, Any]]
-"""(method, progress) -> what is seen between steps. "score" chooses the best checkpoint, "told" is shown beside the progress bar,
-"warning" is said aloud; all of it goes to the log."""
+"""(method, progress) -> what is seen between steps, for the log. "score" chooses the best checkpoint, "told" is shown
+beside the progress bar, "warning" is said aloud."""
 
 PRECISIONS = {"fp64": "64-true", "fp32": "32-true", "tf32": "32-true", "bf16": "bf16-mixed"}
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -163,7 +163,7 @@ def _tell(bar: Progress, entry: dict[str, Any]) -> None:
 def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     """The memory layout and the compilation that suit the device; the results stay those of the plain path."""
     if fabric.device.type == "cuda" and fabric.world_size > 1:
-        nn.SyncBatchNorm.convert_sync_batchnorm(method)
+        nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     method.to(memory_format=torch.channels_last if config.dims == 2 else torch.channels_last_3d)  # type: ignore[call-overload]
     if config.compile and fabric.device.type == "cuda":
         for network in (module for module in method.modules() if isinstance(module, Network)):

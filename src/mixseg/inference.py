@@ -90,7 +90,7 @@ def probabilities(
     parts = [
         found
         for _, found in predict_slices(
-            method, image, mean.expand(len(image)), std.expand(len(image)), intensity=intensity
+            method, image, mean.expand(len(image), -1), std.expand(len(image), -1), intensity=intensity
         )
     ]
     return {name: torch.cat([part[name] for part in parts]).movedim(1, 0) for name in parts[0]}

@@ -76,8 +76,7 @@ class Look:
         self.truth = torch.cat(truths) if config.dims == 2 and truths else None
         self.truths = truths
         self.watched = Held(_few(watched, config.dims), config, device)
-        counts = sum(np.bincount(s.full.ravel(), minlength=IGNORE + 1) for s in seen if s.full is not None)
-        self.guard = Guard(classes, list((counts / np.sum(counts))[: len(classes)])) if len(seen) else None
+        self.guard = Guard(classes, _shares(seen, len(classes)))
 
     def __call__(self, method: Method, progress: float) -> dict[str, Any]:
         """The entry; "score" is the mean DSC of the method's answer over the validation scans."""
@@ -90,7 +89,7 @@ class Look:
             entry["told"] = "DSC on val " + " ".join(f"{name} {value:.1%}" for name, value in means.items())
         if self.watched.images:
             entry["watch"] = watch = self._watch(method)
-            entry["warning"] = self.guard.judge(watch["shares"], progress) if self.guard else ""
+            entry["warning"] = self.guard.judge(watch["shares"], progress)
         return entry
 
     def _dsc(self, method: Method) -> dict[str, dict[str, float]]:
@@ -139,3 +138,12 @@ def _few(scans: Sequence[Scan], dims: int) -> list[Scan]:
     total = sum(len(scan.image) for scan in scans)
     every = max(1, total // WATCHED_SLICES)
     return [Scan(scan.name, scan.image[::every], mean=scan.mean, std=scan.std) for scan in scans]
+
+
+def _shares(scans: Sequence[Scan], classes: int) -> list[float]:
+    """The share of the labelled voxels that each class has in the full masks."""
+    counts = np.zeros(classes)
+    for scan in scans:
+        if scan.full is not None:
+            counts += np.bincount(scan.full.ravel(), minlength=IGNORE + 1)[:classes]
+    return [float(count) for count in counts / max(1, counts.sum())]

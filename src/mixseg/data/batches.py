@@ -36,7 +36,7 @@ class Scan:
         image: uint8, ``(slices, C, H, W)`` for training in 2D, ``(C, I, J, K)`` in 3D.
         full: uint8 class indices without the channel axis, or None.
         partial: The same with IGNORE where nothing is labelled, or None.
-        mean: Of the grey values of ``image``, for z-scores.
+        mean: Of the grey values of each channel, for z-scores.
         std: Likewise.
     """
 
@@ -44,8 +44,8 @@ class Scan:
     image: Bytes
     full: Bytes | None = None
     partial: Bytes | None = None
-    mean: float = 0.0
-    std: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
 
 
 class Rows(NamedTuple):
@@ -59,10 +59,10 @@ class Rows(NamedTuple):
 
 
 def normalise(image: Tensor, mean: Tensor, std: Tensor, intensity: Literal["unit", "zscore"]) -> Tensor:
-    """Grey values 0 to 255 ``(B, C, *S)`` as the network is fed them."""
+    """Grey values 0 to 255 ``(B, C, *S)`` as the network is fed them; ``mean`` and ``std`` are ``(B, C)``."""
     if intensity == "unit":
         return image.float() / 255
-    shape = (-1,) + (1,) * (image.dim() - 1)
+    shape = (*mean.shape, *[1] * (image.dim() - 2))
     return (image.float() - mean.view(shape)) / std.clamp(min=1e-3).view(shape)
 
 
@@ -100,7 +100,7 @@ class SliceStream(Stream):
         )
         lengths = torch.tensor([len(scan.image) for scan in scans])
         self.mean, self.std = (
-            torch.tensor([getattr(scan, which) for scan in scans]).repeat_interleave(lengths).to(device)
+            torch.tensor([getattr(scan, which) for scan in scans]).repeat_interleave(lengths, dim=0).to(device)
             for which in ("mean", "std")
         )
 
@@ -148,10 +148,10 @@ class PatchStream(Stream):
         rng = np.random.default_rng([self.seed, self.kind, step, 1])
         corners = []
         for index in self.order(step):
-            room = np.array(self.shapes[index]) - self.patch
+            room = np.array(self.shapes[index]) - np.array(self.patch)
             corner = rng.integers(0, room + 1)
             if self.guided and len(self.labelled[index]) and rng.random() < LABELLED_PATCHES:
-                inside = rng.integers(0, self.patch)
+                inside = rng.integers(0, np.array(self.patch))
                 corner = np.clip(self.labelled[index][rng.integers(len(self.labelled[index]))] - inside, 0, room)
             corners.append((int(index), tuple(int(c) for c in corner)))
         return corners

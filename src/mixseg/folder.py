@@ -1,0 +1,118 @@
+"""The run folder: one config, one writer, finished if and only if it holds finished.json."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mixseg.config import Config, from_dict, to_dict
+from mixseg.errors import MixsegError
+from mixseg.files import read_json, write_json
+
+LIBRARIES = ("mixseg", "torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
+MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse"}
+"""Keys that an unfinished or finished run may be continued with."""
+
+
+class RunFolder:
+    """The files of one run. Their formats: docs/reference/run-folder.md."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def finished(self) -> dict[str, Any] | None:
+        """What finished.json says, or None while the run is not finished."""
+        path = self.path / "finished.json"
+        return dict(read_json(path)) if path.exists() else None
+
+    @property
+    def config(self) -> Config:
+        """The resolved config that the run was started with."""
+        path = self.path / "config.json"
+        if not path.exists():
+            raise MixsegError(f"{self.path} is no run folder (it has no config.json): name the --out of a training.")
+        return from_dict(read_json(path), where=str(path))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """environment.json: versions, device, data and who was train, val and test."""
+        return dict(read_json(self.path / "environment.json"))
+
+    def begin(self, config: Config, facts: dict[str, Any]) -> None:
+        """Take the folder for ``config``, or continue the run that it holds if that is the same but for its length."""
+        if (self.path / "config.json").exists():
+            self._refuse_another(config, facts)
+            (self.path / "finished.json").unlink(missing_ok=True)
+        write_json(self.path / "config.json", to_dict(config))
+        write_json(self.path / "environment.json", facts)
+
+    def _refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
+        before, now = to_dict(self.config), to_dict(config)
+        changed = [key for key in now if now[key] != before[key] and key not in MAY_CHANGE]
+        if changed:
+            key = changed[0]
+            raise MixsegError(
+                f"{self.path} holds a run with {key}={before[key]!r}, not {now[key]!r}: "
+                "choose another --out, or repeat the run's own settings to continue it."
+            )
+        was = self.facts.get("data")
+        if was != facts.get("data"):
+            raise MixsegError(f"{self.path} holds a run on other data ({was}): choose another --out.")
+        if config.steps < self.config.steps and self.finished:
+            raise MixsegError(
+                f"{self.path} was trained for {self.config.steps} steps already: ask for more, or for less elsewhere."
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Inside, no other process can write this run. The system frees the lock even after a kill."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise MixsegError(
+                    f"Another process is writing {self.path}: wait for it, or choose another --out."
+                ) from None
+            yield
+
+
+def environment(device: torch.device, data: str) -> dict[str, Any]:
+    """What a reader needs to repeat the run: versions, hardware, commit, and the hash of the data."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "python": platform.python_version(),
+        "versions": {library: version for library in LIBRARIES if (version := _version(library))},
+        "device": f"{device.type}: {name}",
+        "threads": torch.get_num_threads(),
+        "commit": _commit(),
+        "command": " ".join(sys.argv),
+        "data": data,
+    }
+
+
+def _version(library: str) -> str | None:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the source tree that this code runs from, if it is one."""
+    here = Path(__file__).resolve().parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

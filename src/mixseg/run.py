@@ -1,0 +1,275 @@
+"""One run: train a config on arrays, predict, evaluate, write the run folder.
+
+Imports torch, numpy, scipy and Fabric alone, so that a bare GPU node can do it:
+``python -m mixseg.run CONFIG.json --data ARCHIVE --out DIR``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+
+from mixseg.checkpoint import load_weights
+from mixseg.config import BatchSizes, Config, make_config, read_config
+from mixseg.data.augment import AUGMENTATIONS
+from mixseg.data.batches import Feed, Scan
+from mixseg.data.options import PrepareOptions
+from mixseg.data.pack import unpack
+from mixseg.data.prepared import Prepared
+from mixseg.data.split import Split, read_split
+from mixseg.data.views import Labels, Seen, SeenCase, see
+from mixseg.engine import Hardware, evaluating, fit, make_fabric
+from mixseg.errors import MixsegError
+from mixseg.files import replacing, write_json
+from mixseg.folder import RunFolder, environment
+from mixseg.inference import probabilities
+from mixseg.methods import METHODS, Method, MethodOptions, make_method
+from mixseg.networks import Network, make_network
+from mixseg.scores import Row, score_case, summarise, write_metrics
+from mixseg.types import KINDS, Kind
+from mixseg.validation import Look
+
+CHECKPOINTS = ("last", "best")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run trains on and is judged by, on the training grid.
+
+    Attributes:
+        classes: Names by class index, the background first.
+        train: Scans by kind of supervision, with just the labels that the run may see.
+        val: Scans with full masks, for choosing.
+        open_test: Gives the test scans; called only where the test set is asked for by name.
+        hash: Of the prepared arrays and of what the run sees of them.
+        protocol: Who is train, val and test, for the report.
+    """
+
+    classes: tuple[str, ...]
+    train: Mapping[Kind, Sequence[Scan]]
+    val: Sequence[Scan] = ()
+    open_test: Callable[[], Sequence[Scan]] = tuple
+    hash: str = ""
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(prepared: Prepared, split: Split, config: Config, *, proposals: Mapping[str, Labels] | None = None) -> Data:
+        """What the method of ``config`` may see of a prepared folder."""
+        n = None if config.method == "upper-bound" else config.set
+        view = see(prepared, split, sees=METHODS[config.method].sees, n=n, ratio=config.ratio, proposals=proposals)
+        train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
+        protocol = {
+            **{kind: [seen.id for seen in cases] for kind, cases in train.items()},
+            "val": [seen.id for seen in view.val],
+            "test patients": list(split.test),
+        }
+        return Data(
+            classes=view.classes,
+            train={kind: [_scan(seen) for seen in cases] for kind, cases in train.items()},
+            val=[_scan(seen) for seen in view.val],
+            open_test=lambda: [_scan(seen) for seen in view.open_test()],
+            hash=prepared.content,
+            protocol=protocol,
+        )
+
+
+def _scan(seen: SeenCase) -> Scan:
+    return Scan(seen.id, seen.image, seen.full, seen.partial, mean=seen.case.mean, std=seen.case.std)
+
+
+def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = None, test: bool = False) -> RunFolder:
+    """Train, or go on with, the run in ``out``; then predict and score the validation scans (and the test scans).
+
+    Does nothing if the run is finished. Several processes may call it together (see Hardware); the first one writes.
+    """
+    folder = RunFolder(out)
+    config = replace(config, batch=settle_batch(config.batch, data))
+    fabric = make_fabric(hardware or Hardware(), config.precision)
+    if not fabric.is_global_zero:
+        _fit(config, data, folder, fabric)
+        return folder
+    with folder.locked():
+        done = folder.finished
+        if done and done["steps"] >= config.steps and (done["test"] or not test) and config == folder.config:
+            return folder
+        folder.begin(config, {**environment(fabric.device, data.hash), "protocol": dict(data.protocol)})
+        started = time.monotonic()
+        method = _fit(config, data, folder, fabric)
+        trained = time.monotonic() - started
+        rows = _assess(method, config, data, folder, fabric, test=test)
+        write_metrics(out / "metrics.csv", rows)
+        memory = torch.cuda.max_memory_allocated() / 2**30 if fabric.device.type == "cuda" else None
+        write_json(
+            out / "finished.json",
+            {
+                "steps": config.steps,
+                "training_seconds": round(trained, 1),
+                "seconds": round(time.monotonic() - started, 1),
+                "peak_gpu_gib": memory and round(memory, 2),
+                "test": test,
+                "summary": summarise(rows),
+            },
+        )
+    return folder
+
+
+def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
+    """The batch sizes that the data allow: rows of a kind that is not there go to the other kind without full masks."""
+    there = {kind: bool(data.train.get(kind)) for kind in KINDS}
+    if not there["full"]:
+        raise MixsegError(
+            "No fully labelled scan to train on: outline at least one, or check the labels with `mixseg inspect`."
+        )
+    weak = batch.partial + batch.bare
+    if there["partial"] and there["bare"]:
+        bare = batch.bare or weak // 2
+        return replace(batch, partial=weak - bare, bare=bare)
+    return replace(batch, partial=weak if there["partial"] else 0, bare=weak if there["bare"] else 0)
+
+
+def build(config: Config, *, channels: int, classes: int) -> Method:
+    """The freshly initialised method of ``config``; the seed alone decides its weights."""
+
+    def network(branches: int) -> Network:
+        return make_network(
+            config.network,
+            in_channels=channels,
+            classes=classes,
+            branches=branches,
+            width=config.width,
+            depth=config.depth,
+            dims=config.dims,
+            norm=config.norm,
+            geometry=config.geometry,
+            dropout=config.dropout,
+            init=config.init,
+        )
+
+    options = MethodOptions(
+        divergence=config.divergence,
+        temperature=config.temperature,
+        detach=config.detach,
+        confidence=config.confidence,
+        entropy_on=config.entropy_on,
+        passes=config.passes,
+        ramp=config.ramp,
+    )
+    torch.manual_seed(config.seed)
+    return make_method(config.method, network, config.weights, options)
+
+
+def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str = "last") -> Method:
+    """The trained method of a run, in evaluation mode on the CPU."""
+    method = build(run.config, channels=channels, classes=classes)
+    load_weights(method, run.path / f"{checkpoint}.pt")
+    return method.eval()
+
+
+def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric) -> Method:
+    sizes: dict[Kind, int] = {kind: getattr(config.batch, kind) for kind in KINDS}
+    feed = Feed(
+        data.train,
+        sizes,
+        grid=config.grid,
+        seed=config.seed,
+        intensity=config.intensity,
+        augmentation=AUGMENTATIONS[config.augment],
+        device=fabric.device,
+        rank=fabric.global_rank,
+        world=fabric.world_size,
+    )
+    method = build(config, channels=feed.channels, classes=len(data.classes))
+    watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]
+    look = Look(data.val, watched, data.train["full"], classes=data.classes, config=config, device=fabric.device)
+    fit(method, feed, look, config=config, folder=folder.path, fabric=fabric)
+    return method
+
+
+def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabric: Fabric, *, test: bool) -> list[Row]:
+    """Label maps and scores of every output of both checkpoints, on the training grid, in voxels."""
+    parts = {"val": data.val, "test": data.open_test() if test else ()}
+    maps: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}
+    jobs = []
+    with ThreadPoolExecutor() as pool:
+        for checkpoint in CHECKPOINTS:
+            path = folder.path / f"{checkpoint}.pt"
+            if not path.exists():  # without validation scans there is no best one
+                continue
+            load_weights(method, path)
+            for part, scans in parts.items():
+                for scan in scans:
+                    for branch, labels in predict_labels(method, scan, config, fabric).items():
+                        maps[f"{checkpoint}/{branch}/{scan.name}"] = labels
+                        key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
+                        assert scan.full is not None, "val and test scans have full masks"
+                        jobs.append(pool.submit(score_case, key, labels, scan.full, data.classes))
+        rows = [row for job in jobs for row in job.result()]
+    with replacing(folder.path / "predictions.npz") as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **maps)  # type: ignore[arg-type]
+    return rows
+
+
+def predict_labels(
+    method: Method, scan: Scan, config: Config, fabric: Fabric
+) -> dict[str, np.ndarray[Any, np.dtype[np.uint8]]]:
+    """The label map of each output for one scan on the training grid."""
+    patch = config.patch if config.dims == 3 else None
+    with evaluating(method, fabric):
+        found = probabilities(method, scan, intensity=config.intensity, patch=patch)
+    return {name: probs.argmax(dim=0).to(torch.uint8).cpu().numpy() for name, probs in found.items()}
+
+
+def prepare_options(config: Config) -> PrepareOptions:
+    """The training grid and the partial labels that ``config`` asks for."""
+    return PrepareOptions(
+        dims=config.dims,
+        size=config.size if config.dims == 2 else None,
+        target=config.target or None,
+        partial=config.partial,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train configs on an archive that ``mixseg prepare --pack`` made, with nothing installed but torch and Fabric."""
+    parser = argparse.ArgumentParser(prog="python -m mixseg.run", description=main.__doc__)
+    parser.add_argument("configs", nargs="+", type=Path, help="JSON configs; each run is named after its file")
+    parser.add_argument("--data", required=True, type=Path, help="archive made by `mixseg prepare --pack`")
+    parser.add_argument("--split", required=True, type=Path, help="splits.json with patients of train, val and test")
+    parser.add_argument("--out", required=True, type=Path, help="folder for the run folders")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
+    parser.add_argument("--devices", default=1, type=int, help="processes that train together, one per GPU")
+    parser.add_argument("--test", action="store_true", help="open the test set and score it, once")
+    options = parser.parse_args(arguments)
+    try:
+        for path in options.configs:
+            config = make_config(**read_config(path))
+            prepared = unpack(options.data, _unpacked(options.out, config), prepare_options(config))
+            split = read_split(options.split, prepared.cases, dataset=config.dataset)
+            print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
+            hardware = Hardware(options.device, devices=options.devices)
+            train(
+                config, Data.of(prepared, split, config), options.out / path.stem, hardware=hardware, test=options.test
+            )
+    except MixsegError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _unpacked(out: Path, config: Config) -> Path:
+    """Where the arrays of one training grid lie, so that configs which share it share them."""
+    grid = "x".join(map(str, config.size)) if config.dims == 2 else "volumes"
+    return out / ".prepared" / "-".join([grid, config.partial, *config.target])
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import types
 import typing
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, did_you_mean, known
 from mixseg.files import read_json
 from mixseg.methods import METHODS
 
@@ -179,8 +178,8 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
 
 def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2, **changes: Any) -> Config:  # noqa: ANN401
     """The config of ``method`` under ``preset``, with ``changes`` on top (values as in JSON)."""
-    _known("method", method, METHODS)
-    _known("preset", preset, PRESETS)
+    known("method", method, METHODS)
+    known("preset", preset, PRESETS)
     full, partial, bare = METHODS[method].batch[dims]
     settled: dict[str, Any] = {
         **PRESETS[preset][dims],
@@ -196,7 +195,7 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
 def from_dict(content: Mapping[str, Any], *, where: str = "the config") -> Config:
     """The config that ``content`` (from JSON) describes; an unknown key or a wrong value is one sentence."""
     config: Config = _build(Config, content, where)
-    _known("method", config.method, METHODS)
+    known("method", config.method, METHODS)
     return config
 
 
@@ -214,23 +213,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return content
 
 
-def _known(what: str, name: str, names: Mapping[str, Any]) -> None:
-    if name not in names:
-        raise MixsegError(
-            f"There is no {what} {name!r}{_suggestion(name, list(names))}: choose from {', '.join(names)}."
-        )
-
-
-def _suggestion(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - a dataclass and its instance
     hints = typing.get_type_hints(kind)
     for key in content:
         if key not in hints:
-            raise MixsegError(f"Unknown key {key!r} in {where}{_suggestion(key, list(hints))}: correct or remove it.")
+            raise MixsegError(f"Unknown key {key!r} in {where}: {did_you_mean(key, hints)}")
     return kind(**{key: _value(hints[key], value, f"{key!r} in {where}") for key, value in content.items()})
 
 

@@ -1,5 +1,25 @@
 """The one exception that users see: a sentence that names the file and the remedy."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 class MixsegError(Exception):
     """Something the user can mend. The command line prints it without a traceback and exits with 2."""
+
+
+def known(what: str, name: str, choices: Iterable[str]) -> str:
+    """``name`` if it is one of ``choices``; else an error that suggests what was meant."""
+    choices = list(choices)
+    if name in choices:
+        return name
+    raise MixsegError(f"Unknown {what} {name!r}: {did_you_mean(name, choices)}")
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: the nearest choice, or all of them if none is near."""
+    choices = list(choices)
+    near = difflib.get_close_matches(name.lower(), choices, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(choices)}."

@@ -86,7 +86,7 @@ def test_empty_missing_and_unknown_folders_are_one_sentence(tmp_path):
         load(tmp_path / "file.txt")
     with pytest.raises(MixsegError, match=r"none of the known layouts.*nnunet: .*acdc: .*la: .*png: .*h5: "):
         load(tmp_path)
-    with pytest.raises(MixsegError, match=r"'acd' is no known layout .* did you mean acdc\?"):
+    with pytest.raises(MixsegError, match=r"'acd' is no known layout .* did you mean 'acdc'\?"):
         load(tmp_path, "acd")
     for layout in ("acdc", "la", "h5"):
         with pytest.raises(MixsegError, match="holds no scans"):

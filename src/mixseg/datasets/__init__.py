@@ -5,14 +5,13 @@ To add a layout, write a module with ``cases`` and ``fits`` and add a row here.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 
 from mixseg.datasets import acdc, h5, la, nnunet, png
 from mixseg.datasets.checks import check
 from mixseg.datasets.dataset_json import NAME
 from mixseg.datasets.layout import Dataset, Say, entries, silent
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, did_you_mean
 from mixseg.files import read_json
 from mixseg.labels import LabelFlags
 from mixseg.types import Case
@@ -59,8 +58,6 @@ def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, s
     """
     name = name or recognise(root)
     if name not in DATASETS:
-        close = get_close_matches(name, DATASETS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(DATASETS)}."
-        raise MixsegError(f"'{name}' is no known layout for {root}: {hint}")
+        raise MixsegError(f"{name!r} is no known layout for {root}: {did_you_mean(name, DATASETS)}")
     entries(root)  # a folder that is missing or forbidden is a clearer message than what a layout misses in it
     return DATASETS[name].cases(root, flags or LabelFlags(), say)

@@ -8,7 +8,6 @@ below it. Above the floor nothing is changed.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, did_you_mean
 from mixseg.losses.precision import at_least_float32
 
 Divergence = Callable[[Tensor, Tensor], Tensor]
@@ -85,8 +84,7 @@ def divergence(name: str) -> Divergence:
     number = re.fullmatch(r"alpha-(\d+\.?\d*|\.\d+)", name)
     if number and float(number[1]) > 0:
         return partial(alpha_divergence, alpha=float(number[1]))
-    near = difflib.get_close_matches(name.lower(), DIVERGENCES, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(DIVERGENCES)}."
+    hint = did_you_mean(name, DIVERGENCES)
     raise MixsegError(f"Unknown divergence {name!r}: {hint} Any alpha-X with X above 0 will do as well.")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, known
 from mixseg.networks.base import Geometry, Init, Network, Norm, Spec
 from mixseg.networks.layers import initialise
 from mixseg.networks.unet import unet
@@ -62,10 +61,10 @@ def make_network(
         dropout: Rate of the dropout before the bottleneck (``unet``), or after it and before the head (``vnet``).
         init: ``xavier`` is the authors'; ``kaiming``; ``default`` is torch's.
     """
-    architecture = NETWORKS[_known("network", name, NETWORKS)]
-    _known("norm", norm, get_args(Norm))
-    _known("geometry", geometry, get_args(Geometry))
-    _known("init", init, get_args(Init))
+    architecture = NETWORKS[known("network", name, NETWORKS)]
+    known("norm", norm, get_args(Norm))
+    known("geometry", geometry, get_args(Geometry))
+    known("init", init, get_args(Init))
     spec = Spec(
         in_channels=in_channels,
         classes=classes,
@@ -81,14 +80,6 @@ def make_network(
     network = architecture.build(spec)
     initialise(network, init)
     return network
-
-
-def _known(what: str, name: str, choices: Collection[str]) -> str:
-    if name in choices:
-        return name
-    near = difflib.get_close_matches(name.lower(), choices, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(choices)}."
-    raise MixsegError(f"Unknown {what} {name!r}: {hint}")
 
 
 def _check(spec: Spec) -> None:

@@ -42,7 +42,7 @@ def _clicks(mask: Mask, rng: np.random.Generator, *, count: int, radius: int, ba
         candidates = np.flatnonzero(_inner(region) if label else region)
         chosen = rng.choice(candidates, size=min(count, candidates.size), replace=False)
         painted = np.zeros_like(region)
-        painted.ravel()[chosen] = True
+        painted.flat[chosen] = True  # not ravel: masks in Fortran order, as nibabel gives them, would be copied
         if radius:
             painted = ndimage.binary_dilation(painted, _disc(radius)) & region
         out[painted] = label

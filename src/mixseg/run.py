@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from mixseg.data.split import Split, read_split
 from mixseg.data.views import Labels, Seen, SeenCase, see
 from mixseg.engine import Hardware, evaluating, fit, make_fabric
 from mixseg.errors import MixsegError
+from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import replacing, write_json
 from mixseg.folder import RunFolder, environment
 from mixseg.inference import probabilities
@@ -68,7 +70,7 @@ class Data:
         n = None if config.method == "upper-bound" else config.set
         view = see(prepared, split, sees=METHODS[config.method].sees, n=n, ratio=config.ratio, proposals=proposals)
         train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
-        protocol = {
+        protocol: dict[str, list[str]] = {
             **{kind: [seen.id for seen in cases] for kind, cases in train.items()},
             "val": [seen.id for seen in view.val],
             "test patients": list(split.test),
@@ -102,7 +104,8 @@ def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = 
         done = folder.finished
         if done and done["steps"] >= config.steps and (done["test"] or not test) and config == folder.config:
             return folder
-        folder.begin(config, {**environment(fabric.device, data.hash), "protocol": dict(data.protocol)})
+        facts = {"classes": list(data.classes), "protocol": dict(data.protocol)}
+        folder.begin(config, environment(fabric.device, data.hash) | facts)
         started = time.monotonic()
         method = _fit(config, data, folder, fabric)
         trained = time.monotonic() - started
@@ -216,6 +219,9 @@ def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabri
         rows = [row for job in jobs for row in job.result()]
     with replacing(folder.path / "predictions.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **maps)  # type: ignore[arg-type]
+    load_weights(method, folder.path / f"{CHECKPOINT}.pt")
+    predict = partial(predict_probabilities, method, config=config, fabric=fabric)
+    write_examples(folder.path / "examples.npz", rows, parts, predict, dims=config.dims)
     return rows
 
 
@@ -223,10 +229,15 @@ def predict_labels(
     method: Method, scan: Scan, config: Config, fabric: Fabric
 ) -> dict[str, np.ndarray[Any, np.dtype[np.uint8]]]:
     """The label map of each output for one scan on the training grid."""
+    found = predict_probabilities(method, scan, config, fabric)
+    return {name: probs.argmax(dim=0).to(torch.uint8).cpu().numpy() for name, probs in found.items()}
+
+
+def predict_probabilities(method: Method, scan: Scan, config: Config, fabric: Fabric) -> dict[str, torch.Tensor]:
+    """The class probabilities ``(classes, *grid)`` of each output for one scan on the training grid."""
     patch = config.patch if config.dims == 3 else None
     with evaluating(method, fabric):
-        found = probabilities(method, scan, intensity=config.intensity, patch=patch)
-    return {name: probs.argmax(dim=0).to(torch.uint8).cpu().numpy() for name, probs in found.items()}
+        return probabilities(method, scan, intensity=config.intensity, patch=patch)
 
 
 def prepare_options(config: Config) -> PrepareOptions:

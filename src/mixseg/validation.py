@@ -126,6 +126,7 @@ class Look:
             apart.append(DIVERGENCES["kl"](answer, found.get("top", answer)).mean())
         return {
             "shares": torch.stack(shares).mean(dim=0).tolist(),
+            "expected": list(self.guard.expected),
             "entropy": float(torch.stack(unsure).mean()),
             "divergence": float(torch.stack(apart).mean()),
         }

@@ -1,0 +1,216 @@
+"""The few slices that a report shows of a run: its worst and its best scans, chosen by score and kept small.
+
+They are written where the scans are, on a bare node too (numpy and torch alone), and read where the report is made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mixseg.data.batches import Scan
+from mixseg.errors import MixsegError
+from mixseg.files import replacing
+from mixseg.scores import Row
+from mixseg.types import IGNORE
+
+Bytes = NDArray[np.uint8]
+Rank = Literal["worst", "best"]
+
+EACH = 3
+"""How many of the worst scans are kept, and how many of the best."""
+LONGEST_SIDE = 256
+"""Larger planes are thinned out: the examples of a run stay below 2 MB."""
+CHECKPOINT = "last"
+"""The checkpoint whose labels are shown."""
+SAID = ("case", "part", "rank", "dsc")
+"""What is written about an example beside its pictures."""
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A cut through a scan.
+
+    Attributes:
+        axis: The array axis that it is perpendicular to.
+        index: Where on that axis.
+        step: Every how many-th voxel of the plane is kept.
+        upright: Whether its second axis (feet to head in most volumes) points upwards in the picture.
+        why: What is to be seen there.
+    """
+
+    axis: int
+    index: int
+    step: int
+    upright: bool
+    why: str
+
+    def of(self, volume: Bytes) -> Bytes:
+        """The plane of ``(S1, S2, S3)`` as a picture: its first axis to the right, its second downwards or upwards."""
+        picture = np.moveaxis(volume, self.axis, 0)[self.index, :: self.step, :: self.step].T
+        return np.ascontiguousarray(picture[::-1] if self.upright else picture)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One plane of one scan, as pictures of equal size.
+
+    Attributes:
+        case: Id of the scan.
+        part: "val" or "test".
+        rank: Whether it is one of the worst or of the best.
+        dsc: Of the method's answer, the mean over classes.
+        plane: Which one.
+        image: Grey values 0 to 255, of the first channel.
+        truth: Class indices or IGNORE.
+        labels: Class indices of each output, the answer first.
+        entropy: Of the answer: 0 is sure, 255 is all classes alike.
+    """
+
+    case: str
+    part: str
+    rank: Rank
+    dsc: float
+    plane: Plane
+    image: Bytes = field(repr=False)
+    truth: Bytes = field(repr=False)
+    labels: Mapping[str, Bytes] = field(repr=False)
+    entropy: Bytes = field(repr=False)
+
+
+class Choice(NamedTuple):
+    """A scan to show."""
+
+    part: str
+    case: str
+    rank: Rank
+    dsc: float
+
+
+def choose(rows: Iterable[Row], answer: str) -> list[Choice]:
+    """The worst and the best scans by mean DSC over classes, the most extreme first; unscored ones are left out."""
+    values: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if (row.checkpoint, row.branch) == (CHECKPOINT, answer) and not math.isnan(row.dsc):
+            values.setdefault((row.part, row.case), []).append(row.dsc)
+    order = sorted((float(np.mean(scores)), *key) for key, scores in values.items())
+    worst = min(EACH, (len(order) + 1) // 2)
+    best = min(EACH, len(order) - worst)
+    ranked: list[tuple[Rank, tuple[float, str, str]]] = [
+        *(("worst", entry) for entry in order[:worst]),
+        *(("best", entry) for entry in order[len(order) - best :][::-1]),
+    ]
+    return [Choice(part, case, rank, dsc) for rank, (dsc, part, case) in ranked]
+
+
+def planes(truth: Bytes, answer: Bytes, *, dims: int, rank: Rank) -> list[Plane]:
+    """Where to look at a scan: the slice with most of the structure and, of a bad scan, the one with most errors.
+
+    A volume is cut in three planes through the structure's centre.
+    """
+    inside = (truth > 0) & (truth != IGNORE)
+    if not inside.any():
+        inside = answer > 0
+    step = max(1, math.ceil(max(truth.shape[3 - dims :]) / LONGEST_SIDE))
+    if dims == 3:
+        places = np.argwhere(inside)
+        centre = np.median(places, axis=0) if len(places) else (np.array(truth.shape) - 1) / 2
+        return [Plane(axis, int(centre[axis]), step, axis != 2, "through the centre") for axis in (2, 1, 0)]
+    found = [Plane(0, int(inside.sum(axis=(1, 2)).argmax()), step, False, "largest structure")]
+    wrong = ((truth != answer) & (truth != IGNORE)).sum(axis=(1, 2))
+    if rank == "worst" and wrong.max() > wrong[found[0].index]:
+        found.append(Plane(0, int(wrong.argmax()), step, False, "most errors"))
+    return found
+
+
+def cut(scan: Scan, found: Mapping[str, Tensor], choice: Choice, *, dims: int) -> list[Example]:
+    """The planes to show of a scan; ``found`` holds the probabilities ``(classes, *grid)`` of each output."""
+    assert scan.full is not None, "val and test scans have full masks"
+    grey = scan.image[:, 0] if dims == 2 else scan.image[0]
+    labels = {name: probs.argmax(dim=0).to(torch.uint8).cpu().numpy() for name, probs in found.items()}
+    answer, probs = next(iter(labels.values())), next(iter(found.values())).float()
+    unsure = torch.special.entr(probs).sum(dim=0) / math.log(max(2, len(probs)))
+    entropy = (255 * unsure.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
+    return [
+        Example(
+            case=choice.case,
+            part=choice.part,
+            rank=choice.rank,
+            dsc=choice.dsc,
+            plane=plane,
+            image=plane.of(grey),
+            truth=plane.of(scan.full),
+            labels={name: plane.of(each) for name, each in labels.items()},
+            entropy=plane.of(entropy),
+        )
+        for plane in planes(scan.full, answer, dims=dims, rank=choice.rank)
+    ]
+
+
+def write_examples(
+    path: Path,
+    rows: Sequence[Row],
+    parts: Mapping[str, Sequence[Scan]],
+    predict: Callable[[Scan], Mapping[str, Tensor]],
+    *,
+    dims: int,
+) -> None:
+    """Write examples.npz.
+
+    Args:
+        path: The file.
+        rows: Scores of the run; the first row is of the method's answer.
+        parts: The scans that were scored, by part.
+        predict: Probabilities ``(classes, *grid)`` of each output, the answer first.
+        dims: 2 for stacks of slices, 3 for volumes.
+    """
+    scans = {(part, scan.name): scan for part, of_part in parts.items() for scan in of_part}
+    examples: list[Example] = []
+    for choice in choose(rows, rows[0].branch if rows else ""):
+        scan = scans[choice.part, choice.case]
+        examples += cut(scan, predict(scan), choice, dims=dims)
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for number, example in enumerate(examples):
+        arrays |= {f"{number}/{name}": getattr(example, name) for name in ("image", "truth", "entropy")}
+        arrays |= {f"{number}/labels/{branch}": labels for branch, labels in example.labels.items()}
+    about = [
+        {
+            **{key: getattr(example, key) for key in SAID},
+            **{"plane": asdict(example.plane), "outputs": list(example.labels)},
+        }
+        for example in examples
+    ]
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]
+
+
+def read_examples(path: Path) -> list[Example]:
+    """The examples of a run; none if it has no such file."""
+    if not path.exists():
+        return []
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            return [_example(held, number, about) for number, about in enumerate(json.loads(str(held["about"])))]
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, TypeError) as error:
+        raise MixsegError(f"{path} holds no examples ({error}): remove it, or train the run again.") from error
+
+
+def _example(held: Mapping[str, Bytes], number: int, about: Mapping[str, Any]) -> Example:
+    return Example(
+        **{key: about[key] for key in SAID},
+        plane=Plane(**about["plane"]),
+        image=held[f"{number}/image"],
+        truth=held[f"{number}/truth"],
+        labels={name: held[f"{number}/labels/{name}"] for name in about["outputs"]},
+        entropy=held[f"{number}/entropy"],
+    )

@@ -383,6 +383,7 @@ def test_edges_are_drawn_out_where_the_image_shows_nothing():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_cuda_needs_no_synchronisation_and_agrees_with_the_cpu(shape):
     if not torch.cuda.is_available():
@@ -392,8 +393,8 @@ def test_cuda_needs_no_synchronisation_and_agrees_with_the_cpu(shape):
     expected, (expected_labels,) = apply(image, (labels,), draws, STRONG)
     there = image.cuda(), labels.cuda(), type(draws)(*(part.cuda() for part in draws))
     on_device = torch.Generator("cuda").manual_seed(0)
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         changed, (moved,) = apply(there[0], (there[1],), there[2], STRONG)
         augment(there[0], (there[1],), STRONG, on_device)
     finally:

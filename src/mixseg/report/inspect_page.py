@@ -1,0 +1,139 @@
+"""What ``mixseg inspect`` found, as a page: tables, and slices with the labels drawn on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.files import replacing
+from mixseg.inspection import Inspection, Look, Preview
+from mixseg.inspection.tables import kind_in_words
+from mixseg.report.page import Html, bullets, figure_png, folded, joined, page, paragraph, table
+from mixseg.types import IGNORE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#56b4e9", "#e69f00", "#00c389", "#f0503c", "#cc79a7", "#f0e442", "#4477ff", "#bbbbbb")
+"""By class index, told apart by colour-blind readers too; the first, the background, shows in strokes only."""
+
+A_ROW = 4
+MARGIN = 0.2
+"""Round what is labelled, as a share of its size."""
+
+
+def write_page(inspection: Inspection, path: Path) -> Path:
+    """Write the page to ``path``."""
+    with replacing(path) as temporary:
+        temporary.write_text(inspection_page(inspection), encoding="utf-8")
+    return path
+
+
+def inspection_page(inspection: Inspection) -> str:
+    """The page, as one self-contained string."""
+    lines = inspection.summary()
+    sections = [("At a glance", joined([table(lines), bullets(inspection.meanings)]))]
+    if inspection.problems:
+        sections.append(("Bad files", bullets(inspection.problems)))
+    if inspection.oddities:
+        sections.append(("Worth a second look", bullets(inspection.oddities)))
+    head, *rows = inspection.class_table()
+    if rows:
+        note = paragraph(
+            "How many scans hold a class, and its share of the labelled voxels; below, how much is labelled.",
+            kind="soft",
+        )
+        sections.append(("Classes", joined([table(rows, head), note])))
+    sections.append(("Slices", _overlays(inspection)))
+    head, *rows = inspection.scan_table()
+    sections.append(("Every scan", folded(f"{len(rows)} scans", table(rows, head))))
+    return page(f"Scans in {inspection.folder.name}", sections, lead=str(inspection.folder), foot="mixseg inspect")
+
+
+def _overlays(inspection: Inspection) -> Html:
+    shown = [one for one in inspection.looks if one.preview is not None]
+    if not shown:
+        return paragraph("No scan could be read.")
+    rows = [shown[start : start + A_ROW] for start in range(0, len(shown), A_ROW)]
+    said = "Lines are the borders of full masks, filled pixels are partial labels; below, the labelled part enlarged."
+    return joined([paragraph(said, kind="soft"), _legend(inspection), *(figure_png(_figure(row)) for row in rows)])
+
+
+def _legend(inspection: Inspection) -> Html:
+    names = inspection.cases[0].classes
+    marks = (
+        joined([Html(f'<span style="color:{_colour(index)}">&#9632;</span>'), name]) for index, name in enumerate(names)
+    )
+    return Html("<p>" + " &nbsp; ".join(marks) + "</p>")
+
+
+def _figure(looks: Sequence[Look]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.6 * A_ROW, 5.4), layout="constrained")
+    panels = figure.subplots(2, A_ROW, squeeze=False)
+    for panel in panels.flat:
+        panel.set_axis_off()
+    for column, look in enumerate(looks):
+        preview = look.preview
+        assert preview is not None, "only scans with a preview are shown"
+        panels[0, column].set_title(f"{look.case.id}, slice {preview.index}\n{kind_in_words(look.case)}", fontsize=8)
+        for row, (rows, columns) in enumerate((_whole(preview), _box(preview))):
+            _draw(panels[row, column], preview, rows, columns)
+    return figure
+
+
+def _draw(panel: Axes, preview: Preview, rows: slice, columns: slice) -> None:
+    """The slice within a box, its full mask as lines, its partial labels as pixels."""
+    image = preview.image[rows, columns]
+    low, high = np.percentile(preview.image, (1, 99))
+    panel.imshow(image, cmap="gray", vmin=low, vmax=max(high, low + 1e-6), aspect=preview.aspect, interpolation="none")
+    if preview.full is not None:
+        full = preview.full[rows, columns]
+        for index in np.unique(full[(full != 0) & (full != IGNORE)]):
+            if min(full.shape) > 1:  # contours need two rows and columns
+                panel.contour(full == index, levels=[0.5], colors=[_colour(index)], linewidths=1.0)
+    if preview.partial is not None:
+        partial = preview.partial[rows, columns]
+        pixels = np.zeros((*partial.shape, 4))
+        for index in np.unique(partial[partial != IGNORE]):
+            pixels[partial == index] = (*_rgb(index), 0.85)
+        panel.imshow(pixels, aspect=preview.aspect, interpolation="none")
+
+
+def _whole(preview: Preview) -> tuple[slice, slice]:
+    return slice(None), slice(None)
+
+
+def _box(preview: Preview) -> tuple[slice, slice]:
+    """Round everything that is labelled; the whole slice if nothing is."""
+    shown = np.zeros(preview.image.shape, bool)
+    if preview.full is not None:
+        shown |= (preview.full != 0) & (preview.full != IGNORE)
+    if preview.partial is not None:
+        shown |= preview.partial != IGNORE
+    if not shown.any():
+        return _whole(preview)
+    rows, columns = np.nonzero(shown)
+    return _padded(rows), _padded(columns)
+
+
+def _padded(places: NDArray[np.intp]) -> slice:
+    first, last = int(places.min()), int(places.max())
+    margin = max(2, round(MARGIN * (last - first)))
+    return slice(max(0, first - margin), last + 1 + margin)
+
+
+def _colour(index: int) -> str:
+    # Beyond the colours that there are, those of structures repeat; the background's stays its own.
+    return COLOURS[0] if index == 0 else COLOURS[1 + (index - 1) % (len(COLOURS) - 1)]
+
+
+def _rgb(index: int) -> tuple[float, ...]:
+    code = _colour(index)
+    return tuple(int(code[start : start + 2], 16) / 255 for start in (1, 3, 5))

@@ -93,7 +93,8 @@ def read_native(case: Case, *, clip: tuple[float, float] | None) -> Native:
     channels = [to_8_bits(io.read(source).array, clip) for source in case.image]
     images, low, high = zip(*channels, strict=True)
     full, drawn = (
-        None if source is None else io.read_labels(source).array.astype(np.uint8)
+        None if source is None else np.ascontiguousarray(io.read_labels(source).array, np.uint8)
         for source in (case.full, case.partial)
     )
-    return Native(np.stack(images), low, high, full, drawn)
+    # Files come in either memory order; everything from here on, random draws included, should not notice.
+    return Native(np.ascontiguousarray(np.stack(images)), low, high, full, drawn)

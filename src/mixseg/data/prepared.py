@@ -111,6 +111,8 @@ class Prepared:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        if not (folder / "index.json").is_file():
+            raise MixsegError(f"{folder} is no prepared folder: make one with mixseg prepare.")
         self.index: dict[str, Any] = read_json(folder / "index.json")
         if not isinstance(self.index, dict) or self.index.get("format") != FORMAT:
             raise MixsegError(f"{folder} was not prepared by this version of mixseg: prepare the scans again.")

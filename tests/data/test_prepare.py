@@ -1,0 +1,349 @@
+import dataclasses
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scans import AFFINE, CLASSES, discs, write_case, write_cases
+
+from mixseg import io
+from mixseg.data.grid import resize_image, resize_labels, resize_strokes, to_slices, to_source
+from mixseg.data.native import to_8_bits
+from mixseg.data.options import PARTIAL_FROM
+from mixseg.data.prepare import PrepareOptions, prepare
+from mixseg.data.prepared import Prepared
+from mixseg.errors import MixsegError
+from mixseg.partial_labels import GENERATORS
+from mixseg.types import IGNORE, Source
+
+SMALL = PrepareOptions(size=(32, 28))
+
+
+def hidden_files(folder):
+    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_slices_masks_and_strokes_lie_on_the_asked_grid(tmp_path):
+    case = write_case(tmp_path / "in", "p1")
+    prepared = prepare([case], tmp_path / "out", SMALL, workers=1)
+    image, mask, strokes = discs((20, 24, 3), seed=sum(map(ord, "p1_01")))
+    strokes[strokes == 4] = IGNORE
+    entry = prepared.cases[0]
+    assert prepared.image(entry).shape == (3, 1, 32, 28)
+    assert (prepared.image(entry)[:, 0] == resize_image(to_slices(to_8_bits(image)[0]), (32, 28))).all()
+    assert (prepared.full(entry) == resize_labels(to_slices(mask), (32, 28))).all()
+    assert (prepared.partial(entry) == resize_strokes(to_slices(strokes), (32, 28))).all()
+
+
+def test_the_index_knows_the_way_back(tmp_path):
+    case = write_case(tmp_path / "in", "p1", split="val")
+    prepared = prepare([case], tmp_path / "out", SMALL, workers=1)
+    entry = prepared["p1_01"]
+    assert (entry.patient, entry.frame, entry.split, entry.source) == ("p1", "01", "val", "p1_01.nii.gz")
+    assert (entry.shape, entry.source_shape) == ((3, 32, 28), (20, 24, 3))
+    np.testing.assert_allclose(entry.affine, AFFINE)
+    np.testing.assert_allclose(entry.spacing, (8, 1.5 * 20 / 32, 1.25 * 24 / 28))
+    back = to_source(prepared.full(entry), entry)
+    assert (back == io.read_labels(case.full).array).all()
+    image = prepared.image(entry)
+    np.testing.assert_allclose((entry.mean[0], entry.std[0]), (image.mean(), image.std()))
+    original = io.read(case.image[0]).array
+    assert (entry.low, entry.high) == ((original.min(),), (original.max(),))
+
+
+def test_the_first_and_last_grey_value_are_the_minimum_and_maximum_of_the_volume():
+    array = np.array([-5.0, 0, 5, 15])
+    grey, low, high = to_8_bits(array)
+    assert grey.tolist() == [0, 64, 128, 255]
+    assert (low, high) == (-5, 15)
+
+
+def test_percentiles_clip_outliers_and_nan_becomes_black():
+    array = np.append(np.linspace(0, 100, 1001), [1e6, np.nan])
+    grey, low, high = to_8_bits(array, (0.0, 99.0))
+    assert low == 0
+    assert 98 < high < 100
+    assert grey[-2:].tolist() == [255, 0]
+
+
+def test_an_image_of_one_value_is_black():
+    assert not to_8_bits(np.full((2, 2), 7.0))[0].any()
+
+
+def test_all_slices_are_one_array(tmp_path):
+    prepared = prepare(write_cases(tmp_path / "in", 2), tmp_path / "out", SMALL, workers=1)
+    image, full, partial = prepared.slices()
+    assert (image.shape, full.shape, partial.shape) == ((12, 1, 32, 28), (12, 32, 28), (12, 32, 28))
+    assert (image[3:6] == prepared.image(prepared.cases[1])).all()
+    assert (full[9:] == prepared.full(prepared.cases[3])).all()
+    assert image.flags.writeable  # torch warns of arrays that are not
+
+
+def test_volumes_keep_their_grid_whatever_their_size(tmp_path):
+    cases = [write_case(tmp_path / "in", "a", shape=(9, 11, 4)), write_case(tmp_path / "in", "b", shape=(12, 8, 5))]
+    prepared = prepare(cases, tmp_path / "out", PrepareOptions(dims=3), workers=1)
+    for case, entry in zip(cases, prepared.cases, strict=True):
+        assert prepared.image(entry).shape == (1, *entry.source_shape)
+        assert (prepared.image(entry)[0] == to_8_bits(io.read(case.image[0]).array)[0]).all()
+        assert (prepared.full(entry) == io.read_labels(case.full).array).all()
+    with pytest.raises(MixsegError, match="differ in size"):
+        prepared.slices()
+
+
+def test_slices_may_keep_their_own_size(tmp_path):
+    prepared = prepare([write_case(tmp_path / "in", "a")], tmp_path / "out", PrepareOptions(size=None), workers=1)
+    assert prepared.full(prepared.cases[0]).shape == (3, 20, 24)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_several_channels_lie_side_by_side(tmp_path, dims):
+    first, second = (write_case(tmp_path / "in", name) for name in "ab")
+    both = [
+        dataclasses.replace(first, image=(*first.image, *second.image)),
+        dataclasses.replace(second, image=second.image * 2),
+    ]
+    prepared = prepare(both, tmp_path / "out", PrepareOptions(dims=dims, size=(32, 28)), workers=1)
+    image = prepared.image(prepared.cases[0])
+    assert image.shape == ((3, 2, 32, 28) if dims == 2 else (2, 20, 24, 3))
+    channels = np.moveaxis(image, 1 if dims == 2 else 0, 0)
+    alone = prepare([second], tmp_path / "alone", PrepareOptions(dims=dims, size=(32, 28)), workers=1)
+    assert (channels[1].ravel() == alone.image(alone.cases[0]).ravel()).all()
+    assert prepared.cases[0].mean == pytest.approx([channel.mean() for channel in channels])
+    assert prepared.full(prepared.cases[1]).shape == prepared.cases[1].shape
+
+
+def test_a_target_makes_the_other_classes_background(tmp_path):
+    case = write_case(tmp_path / "in", "p1")
+    every = prepare([case], tmp_path / "all", SMALL, workers=1)
+    target = prepare([case], tmp_path / "lv", dataclasses.replace(SMALL, target=("LV",)), workers=1)
+    assert target.classes == ("background", "LV")
+    entry = every.cases[0]
+    assert (target.full(entry) == (every.full(entry) == CLASSES.index("LV"))).all()
+    drawn, kept = every.partial(entry), target.partial(entry)
+    assert ((kept == IGNORE) == (drawn == IGNORE)).all()
+    assert (kept[drawn != IGNORE] == (drawn[drawn != IGNORE] == 3)).all()
+    with pytest.raises(MixsegError, match="target spleen is no class"):
+        prepare([case], tmp_path / "x", dataclasses.replace(SMALL, target=("spleen",)), workers=1)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_generator_works_on_the_prepared_grid_and_never_contradicts_the_mask(tmp_path, name, dims):
+    options = PrepareOptions(dims=dims, size=(48, 40), partial=name)
+    prepared = prepare([write_case(tmp_path / "in", "p1")], tmp_path / "out", options, workers=1)
+    entry = prepared.cases[0]
+    full, partial = prepared.full(entry), prepared.partial(entry)
+    labelled = partial != IGNORE
+    assert labelled.any()
+    assert not labelled.all()
+    assert (partial[labelled] == full[labelled]).all()
+    rng = np.random.default_rng([0, zlib.crc32(b"p1_01")])
+    assert (GENERATORS[name](full, rng, axis=0 if dims == 2 else -1) == partial).all()
+
+
+def test_generated_labels_of_a_scan_do_not_depend_on_the_other_scans(tmp_path):
+    cases = write_cases(tmp_path / "in", 2)
+    options = dataclasses.replace(SMALL, partial="points")
+    alone = prepare(cases[2:3], tmp_path / "one", options, workers=1)
+    among = prepare(cases, tmp_path / "all", options, workers=1)
+    other = prepare(cases[2:3], tmp_path / "seed", dataclasses.replace(options, seed=1), workers=1)
+    assert (alone.partial(alone.cases[0]) == among.partial(among.cases[2])).all()
+    assert (alone.partial(alone.cases[0]) != other.partial(other.cases[0])).any()
+
+
+def test_a_scan_without_a_full_mask_keeps_its_drawn_strokes_beside_a_generator(tmp_path):
+    cases = [write_case(tmp_path / "in", "a"), write_case(tmp_path / "in", "b", full=False)]
+    made = prepare(cases, tmp_path / "made", dataclasses.replace(SMALL, partial="points"), workers=1)
+    drawn = prepare(cases, tmp_path / "drawn", SMALL, workers=1)
+    assert (made.partial(made.cases[1]) == drawn.partial(drawn.cases[1])).all()
+    assert (made.partial(made.cases[0]) != drawn.partial(drawn.cases[0])).any()
+
+
+def test_what_a_scan_does_not_have_is_all_ignore(tmp_path):
+    cases = [
+        write_case(tmp_path / "in", "a", drawn=False),
+        write_case(tmp_path / "in", "b", full=False),
+        write_case(tmp_path / "in", "c", full=False, drawn=False),
+    ]
+    prepared = prepare(cases, tmp_path / "out", SMALL, workers=1)
+    assert [case.kind for case in prepared.cases] == ["full", "partial", "bare"]
+    for entry in prepared.cases:
+        assert (prepared.full(entry) != IGNORE).any() == entry.has_full
+        assert (prepared.partial(entry) != IGNORE).any() == entry.has_partial
+    bare = prepare(cases, tmp_path / "none", dataclasses.replace(SMALL, partial="none"), workers=1)
+    assert [case.kind for case in bare.cases] == ["full", "bare", "bare"]
+    assert (bare.slices()[2] == IGNORE).all()
+
+
+def test_a_second_call_returns_what_is_there(tmp_path):
+    cases = write_cases(tmp_path / "in", 1)
+    first = prepare(cases, tmp_path / "out", SMALL, workers=1)
+    made = (tmp_path / "out" / "image.npy").stat()
+    again = prepare(cases, tmp_path / "out", SMALL, workers=1)
+    assert (tmp_path / "out" / "image.npy").stat().st_ino == made.st_ino
+    assert (again.hash, again.content) == (first.hash, first.content)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"size": (16, 16)}, {"size": None}, {"dims": 3}, {"target": ("LV",)}, {"partial": "points"}, {"seed": 1},
+        {"clip": (1.0, 99.0)},
+    ],
+)  # fmt: skip
+def test_every_option_changes_the_hash(tmp_path, change):
+    cases = write_cases(tmp_path / "in", 1)
+    before = prepare(cases, tmp_path / "out", SMALL, workers=1)
+    after = prepare(cases, tmp_path / "out", dataclasses.replace(SMALL, **change), workers=1)
+    assert before.hash != after.hash
+    assert not hidden_files(tmp_path)
+
+
+def test_a_changed_file_changes_the_hash_and_the_content(tmp_path):
+    cases = write_cases(tmp_path / "in", 1)
+    before = prepare(cases, tmp_path / "out", SMALL, workers=1)
+    path = cases[0].full.path
+    io.write(path, np.zeros((20, 24, 3), np.uint8), affine=AFFINE)
+    after = prepare(cases, tmp_path / "out", SMALL, workers=1)
+    assert before.hash != after.hash
+    assert before.content != after.content
+    assert not after.full(after.cases[0]).any()
+
+
+def test_other_cases_another_order_and_another_meaning_of_ids_change_the_hash(tmp_path):
+    cases = write_cases(tmp_path / "in", 1)
+    swapped = [dataclasses.replace(c, full=Source(c.full.files, ids={0: 0, 1: 2, 2: 1, 3: 3})) for c in cases]
+    hashes = {
+        prepare(some, tmp_path / "out", SMALL, workers=1).hash for some in (cases, cases[:1], cases[::-1], swapped)
+    }
+    assert len(hashes) == 4
+
+
+def test_several_processes_make_the_same_arrays(tmp_path):
+    cases = write_cases(tmp_path / "in", 3)
+    options = dataclasses.replace(SMALL, partial="scribbles")
+    one = prepare(cases, tmp_path / "one", options, workers=1)
+    two = prepare(cases, tmp_path / "two", options, workers=2)
+    assert one.index == two.index
+
+
+def test_masks_that_do_not_lie_on_their_image_are_refused_by_name(tmp_path):
+    case, other = write_case(tmp_path / "in", "a"), write_case(tmp_path / "in", "b", shape=(20, 20, 3))
+    broken = dataclasses.replace(case, full=other.full)
+    with pytest.raises(MixsegError, match=r"b_01_full.nii.gz does not lie on its image .*a_01.nii.gz: the sizes are"):
+        prepare([broken], tmp_path / "out", SMALL)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_error_in_a_worker_names_the_file_and_leaves_nothing(tmp_path):
+    cases = write_cases(tmp_path / "in", 3)
+    io.write(cases[4].full.path, np.full((20, 24, 3), 9, np.uint8), affine=AFFINE)
+    with pytest.raises(MixsegError, match=cases[4].full.path.name):
+        prepare(cases, tmp_path / "out", SMALL, workers=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+def test_bad_requests_are_one_sentence(tmp_path):
+    case = write_case(tmp_path / "in", "a")
+    missing = dataclasses.replace(case, full=Source((tmp_path / "gone.nii.gz",), ids={0: 0}))
+    for cases, message in [
+        ([], "no scan to prepare"),
+        ([case, case], "Two scans are called a_01"),
+        ([case, dataclasses.replace(case, id="b", classes=("background", "LA"))], "b has the classes background, LA"),
+        ([case, dataclasses.replace(case, id="b", image=case.image * 2)], "b has 2 channels"),
+        ([missing], "gone.nii.gz cannot be read"),
+    ]:
+        with pytest.raises(MixsegError, match=message):
+            prepare(cases, tmp_path / "out", SMALL)
+    for options, message in [
+        ({"dims": 4}, "dims is 4"),
+        ({"size": (0, 3)}, "size is"),
+        ({"partial": "scribble"}, f"choose {', '.join(PARTIAL_FROM[:2])}"),
+        ({"clip": (99.0, 1.0)}, "clip is"),
+    ]:
+        with pytest.raises(MixsegError, match=message):
+            PrepareOptions(**options)
+
+
+def test_a_folder_of_other_things_is_never_replaced(tmp_path):
+    case = write_case(tmp_path / "in", "a")
+    with pytest.raises(MixsegError, match="holds other files"):
+        prepare([case], tmp_path / "in", SMALL, workers=1)
+    (tmp_path / "file").touch()
+    with pytest.raises(MixsegError, match="is a file"):
+        prepare([case], tmp_path / "file", SMALL, workers=1)
+    assert case.image[0].path.is_file()
+
+
+def test_a_damaged_folder_is_one_sentence_and_is_made_again(tmp_path):
+    cases = write_cases(tmp_path / "in", 1)
+    whole = prepare(cases, tmp_path / "out", SMALL, workers=1).content
+    for name, content in [("image.npy", b"broken"), ("full.npy", b""), ("index.json", b'{"format": 0}')]:
+        (tmp_path / "out" / name).write_bytes(content)
+        with pytest.raises(MixsegError, match="prepare the scans again"):
+            Prepared(tmp_path / "out")
+        assert prepare(cases, tmp_path / "out", SMALL, workers=1).content == whole
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_kill_in_the_middle_leaves_the_old_folder_and_the_next_call_cleans_up(tmp_path, how):
+    cases = write_cases(tmp_path / "in", 1)
+    old = prepare(cases, tmp_path / "out", SMALL, workers=1)
+    script = tmp_path / "slow.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import sys, time
+        from pathlib import Path
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from scans import write_cases
+        from mixseg.data import build, prepare
+        fill = build._fill
+        def slow(job):
+            fill(job)
+            print("one is written", flush=True)
+            time.sleep(60)
+        build._fill = slow
+        cases = write_cases(Path({str(tmp_path / "other")!r}), 1)
+        prepare.prepare(cases, Path({str(tmp_path / "out")!r}), prepare.PrepareOptions(size=(16, 16)), workers=1)
+        """)
+    )
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "one is written\n"
+        process.send_signal(how)
+        process.wait(timeout=20)
+    assert Prepared(tmp_path / "out").content == old.content
+    assert hidden_files(tmp_path)  # what it had begun; a killed process cannot tidy up after itself
+    assert prepare(cases, tmp_path / "out", PrepareOptions(size=(8, 8)), workers=1).content != old.content
+    assert not hidden_files(tmp_path)
+
+
+def test_prepared_arrays_are_read_with_numpy_alone(tmp_path):
+    prepare([write_case(tmp_path / "in", "a")], tmp_path / "out", SMALL, workers=1)
+    code = (
+        "import sys; from pathlib import Path; from mixseg.data.prepared import Prepared; "
+        "from mixseg.data import grid, pack, split, views; "
+        f"p = Prepared(Path({str(tmp_path / 'out')!r})); p.image(p.cases[0]).sum(); "
+        "print(sorted({'torch', 'nibabel', 'SimpleITK', 'h5py', 'skimage', 'mixseg.io'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_all_acdc_patients_are_prepared_within_a_minute(real_data, tmp_path):
+    datasets = pytest.importorskip("mixseg.datasets")
+    cases = datasets.load(real_data / "acdc")
+    started = time.monotonic()
+    prepared = prepare(cases, tmp_path / "out", PrepareOptions(target=("LV",), partial="erosion-3x3"))
+    assert time.monotonic() - started < 60
+    assert len(prepared.cases) == 160
+    _, full, partial = prepared.slices()
+    positive = (full == 1).any(axis=(1, 2))
+    share = (partial[positive] == 1).sum() / (full[positive] == 1).sum()
+    assert share == pytest.approx(0.099, rel=0.05)

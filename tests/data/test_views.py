@@ -1,0 +1,150 @@
+import gc
+
+import numpy as np
+import pytest
+from scans import write_case, write_cases
+
+from mixseg.data.prepare import PrepareOptions, prepare
+from mixseg.data.split import Split
+from mixseg.data.views import SeenCase, see
+from mixseg.errors import MixsegError
+
+OPTIONS = PrepareOptions(size=(16, 16), partial="points")
+SPLIT = Split(tuple(f"p{i:02}" for i in range(7)), ("p07",), ("p08",))
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """Nine patients of two frames, every one with a full mask."""
+    folder = tmp_path_factory.mktemp("labelled")
+    return prepare(write_cases(folder / "in", 9, shape=(20, 24, 2)), folder / "out", OPTIONS, workers=1)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """Patients as they come: two with full masks, two with strokes, one with nothing, one to validate on."""
+    folder = tmp_path_factory.mktemp("mixed")
+    cases = [
+        write_case(folder / "in", f"p{i}", full=kind == "full", drawn=kind != "bare")
+        for i, kind in enumerate(["full", "full", "partial", "partial", "bare", "full"])
+    ]
+    return prepare(cases, folder / "out", PrepareOptions(size=(16, 16)), workers=1)
+
+
+MIXED = Split(("p0", "p1", "p2", "p3", "p4"), ("p5",))
+
+
+def patients(seen):
+    return list(dict.fromkeys(case.patient for case in seen))
+
+
+def kinds(view):
+    return [len(part) for part in (view.full, view.partial, view.bare)]
+
+
+def test_set_n_sees_full_masks_of_the_first_and_partial_labels_of_the_next(labelled):
+    view = see(labelled, SPLIT, n=1, ratio=5)
+    assert patients(view.full) == ["p00"]
+    assert patients(view.partial) == ["p01", "p02", "p03", "p04", "p05"]
+    assert (view.bare, patients(view.val)) == ((), ["p07"])
+    assert kinds(view) == [2, 10, 0]
+    for seen in view.full:
+        assert (seen.full == labelled.full(labelled[seen.id])).all()
+        assert (seen.partial == labelled.partial(labelled[seen.id])).all()
+    for seen in view.partial:
+        assert (seen.image == labelled.image(labelled[seen.id])).all()
+        assert (seen.partial == labelled.partial(labelled[seen.id])).all()
+
+
+def test_full_masks_of_partial_patients_cannot_be_reached_through_the_view(labelled):
+    view = see(labelled, SPLIT, n=1, ratio=5)
+    assert all(seen.full is None and not seen.case.has_full and seen.case.kind == "partial" for seen in view.partial)
+    truth = labelled._arrays["full"]
+    for seen in view.partial:
+        assert not any(np.shares_memory(array, truth) for array in (seen.image, seen.partial))
+        reached, front = [], [seen]
+        while front:  # everything that a partial case refers to, directly or not
+            item = front.pop()
+            if any(item is other for other in reached):
+                continue
+            reached.append(item)
+            if isinstance(item, SeenCase | dict | tuple | list | np.ndarray):
+                front += [other for other in gc.get_referents(item) if not isinstance(other, type)]
+            if isinstance(item, np.ndarray):
+                assert not np.shares_memory(item, truth)
+        assert not any(item is labelled for item in reached)
+
+
+@pytest.mark.parametrize(
+    ("sees", "expected"),
+    [("mixed", [2, 10, 0]), ("full", [2, 0, 0]), ("all-full", [12, 0, 0]), ("unlabelled", [2, 0, 10])],
+)
+def test_what_is_seen_of_a_set(labelled, sees, expected):
+    view = see(labelled, SPLIT, sees=sees, n=1)
+    assert kinds(view) == expected
+    assert all(seen.full is not None for seen in view.full)
+    assert all(seen.full is None and seen.partial is None for seen in view.bare)
+
+
+def test_an_upper_bound_without_a_set_takes_all_train_patients(labelled):
+    assert patients(see(labelled, SPLIT, sees="all-full").full) == list(SPLIT.train)
+
+
+@pytest.mark.parametrize("sees", ["mixed", "full", "all-full", "unlabelled"])
+@pytest.mark.parametrize("n", [1, None])
+def test_patients_never_cross_and_test_stays_closed_until_opened(labelled, sees, n):
+    view = see(labelled, SPLIT, sees=sees, n=n)
+    parts = [set(patients(part)) for part in (view.full, view.partial, view.bare, view.val)]
+    assert sum(map(len, parts)) == len(set.union(*parts))
+    assert "p08" not in set.union(*parts)
+    assert patients(view.open_test()) == ["p08"]
+    assert all(seen.full is not None for seen in view.open_test())
+
+
+def test_without_a_set_each_scan_is_seen_with_what_it_has(mixed):
+    assert kinds(see(mixed, MIXED)) == [2, 2, 1]
+    assert kinds(see(mixed, MIXED, sees="full")) == [2, 0, 0]
+    assert kinds(see(mixed, MIXED, sees="unlabelled")) == [2, 0, 3]
+
+
+def test_proposals_become_full_masks(mixed):
+    proposals = {name: np.full((3, 16, 16), 2, np.uint8) for name in ("p2_01", "p3_01", "p4_01")}
+    view = see(mixed, MIXED, sees="proposals", proposals=proposals)
+    assert kinds(view) == [5, 0, 0]
+    assert all((seen.full == 2).all() and seen.case.has_full for seen in view.full[2:])
+    assert (view.full[0].full == mixed.full(mixed["p0_01"])).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"p2_01": None}, "no proposal for p2_01"),
+        ({"p2_01": np.zeros((3, 9, 9), np.uint8)}, "not uint8 of"),
+        ({"p2_01": np.full((3, 16, 16), 9, np.uint8)}, "holds 9, which is no class"),
+    ],
+)
+def test_a_wrong_proposal_is_named(mixed, change, message):
+    proposals = {name: np.zeros((3, 16, 16), np.uint8) for name in ("p2_01", "p3_01", "p4_01")} | change
+    with pytest.raises(MixsegError, match=message):
+        see(mixed, MIXED, sees="proposals", proposals=proposals)
+
+
+def test_requests_that_cannot_be_met_are_one_sentence(labelled, mixed):
+    for prepared, split, options, message in [
+        (labelled, SPLIT, {"n": 2}, "not enough scans: Set-2 takes 2 fully and 10 partially"),
+        (labelled, Split(("p00", "p99")), {}, "not enough scans: train takes 2 patients and .* holds 1 of them"),
+        (mixed, Split(("p2", "p3")), {}, "no fully labelled scan"),
+        (mixed, MIXED, {"sees": "all-full"}, r"full mask of p2_01, which has none \(3 such scans\)"),
+        (mixed, Split(("p2", "p0")), {"n": 1, "ratio": 1}, "Set-1 needs the full mask of p2_01"),
+        (mixed, Split(("p0", "p4")), {"n": 1, "ratio": 1}, "Set-1 needs the partial labels of p4_01"),
+        (mixed, Split(("p0",), ("p3",)), {}, "None of the val patients"),
+        (mixed, MIXED, {"sees": "everything"}, "cannot see 'everything'"),
+    ]:
+        with pytest.raises(MixsegError, match=message):
+            see(prepared, split, **options)
+
+
+def test_an_archive_without_its_test_patients_trains_and_says_so_when_they_are_opened(mixed):
+    view = see(mixed, Split(MIXED.train, MIXED.val, ("p77",)))
+    with pytest.raises(MixsegError, match="test takes 1 patients"):
+        view.open_test()

@@ -77,10 +77,8 @@ def folded(summary: str, body: Html) -> Html:
 def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> Html:
     """A table, with or without a head; columns that hold nothing but numbers are aligned to the right."""
     lines = [[escaped(cell) for cell in row] for row in rows]
-    right = [
-        bool(lines) and all(NUMBER.fullmatch(line[column]) for line in lines if line[column])
-        for column in range(len(head) or len(lines[0]) if lines else 0)
-    ]
+    columns = range(len(head or next(iter(lines), ())))
+    right = [bool(lines) and all(NUMBER.fullmatch(line[i]) for line in lines if line[i]) for i in columns]
     top = f"<thead>{_row('th', [escaped(cell) for cell in head], right)}</thead>\n" if head else ""
     body = "\n".join(_row("td", line, right) for line in lines)
     return Html(f'<div class="scroll"><table>\n{top}<tbody>\n{body}\n</tbody>\n</table></div>')
@@ -88,7 +86,7 @@ def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> Html
 
 def _row(tag: str, cells: Sequence[Html], right: Sequence[bool]) -> str:
     kinds = (' class="number"' if number else "" for number in right)
-    return "<tr>" + "".join(f"<{tag}{kind}>{cell}</{tag}>" for cell, kind in zip(cells, kinds)) + "</tr>"
+    return "<tr>" + "".join(f"<{tag}{kind}>{cell}</{tag}>" for cell, kind in zip(cells, kinds, strict=True)) + "</tr>"
 
 
 def figure_png(figure: Figure, caption: str = "", *, dpi: int = 110) -> Html:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -53,6 +54,10 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
     accelerator = _accelerator(hardware.device)
     if precision == "auto":
         precision = "bf16" if accelerator == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+    torch.set_float32_matmul_precision("highest" if precision in ("fp32", "fp64") else "high")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.benchmark = True  # the shapes of training never change
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its hints are settled here
     several = hardware.devices * hardware.nodes > 1
     fabric = Fabric(
         accelerator=accelerator,
@@ -61,9 +66,6 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
         strategy=DDPStrategy() if several else "auto",
         precision=PRECISIONS[precision],  # type: ignore[arg-type]
     )
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    torch.backends.cudnn.benchmark = True  # the shapes of training never change
     fabric.launch()
     return fabric
 
@@ -173,12 +175,14 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
 
 @contextmanager
 def evaluating(method: Method, fabric: Fabric) -> Iterator[None]:
-    """Evaluation mode without gradients, and without compiling for the many shapes of whole scans."""
+    """Evaluation mode without gradients, and without tuning or compiling for the many shapes of whole scans."""
     method.eval()
+    torch.backends.cudnn.benchmark = False
     try:
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), fabric.autocast():
             yield
     finally:
+        torch.backends.cudnn.benchmark = True
         method.train()
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
+from mixseg import __version__
 from mixseg.config import Config, from_dict, to_dict
 from mixseg.errors import MixsegError
 from mixseg.files import read_json, write_json
 
-LIBRARIES = ("mixseg", "torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
+LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
 MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse"}
 """Keys that an unfinished or finished run may be continued with."""
 
@@ -92,7 +93,8 @@ def environment(device: torch.device, data: str) -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "python": platform.python_version(),
-        "versions": {library: version for library in LIBRARIES if (version := _version(library))},
+        "versions": {"mixseg": __version__}
+        | {library: version for library in LIBRARIES if (version := _version(library))},
         "device": f"{device.type}: {name}",
         "threads": torch.get_num_threads(),
         "commit": _commit(),

@@ -31,7 +31,9 @@ class Held:
         self.mean, self.std = (
             torch.tensor([getattr(scan, which) for scan in scans], device=device) for which in ("mean", "std")
         )
-        self.owner = torch.arange(len(scans), device=device).repeat_interleave(torch.tensor(lengths, device=device))
+        self.owner = torch.arange(len(scans), device=device).repeat_interleave(
+            torch.tensor(lengths, dtype=torch.long, device=device)
+        )
         self.stack = torch.cat(self.images) if config.dims == 2 and self.images else None
 
     def __call__(self, method: Method) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:

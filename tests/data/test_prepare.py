@@ -1,4 +1,5 @@
 import dataclasses
+import errno
 import signal
 import subprocess
 import sys
@@ -278,6 +279,16 @@ def test_a_folder_of_other_things_is_never_replaced(tmp_path):
     with pytest.raises(MixsegError, match="is a file"):
         prepare([case], tmp_path / "file", SMALL, workers=1)
     assert case.image[0].path.is_file()
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(MixsegError, match=r"No space left in .* of image\.npy"):
+        prepare([write_case(tmp_path / "in", "a")], tmp_path / "out", SMALL, workers=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 
 def test_a_damaged_folder_is_one_sentence_and_is_made_again(tmp_path):

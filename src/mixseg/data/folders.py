@@ -59,6 +59,8 @@ def _sweep(path: Path) -> None:
 
 
 def _alive(pid: int) -> bool:
+    if os.name != "posix":  # elsewhere signal 0 is not a question
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,0 +1,96 @@
+"""``mixseg VERB ...``: a verb is a function whose signature is its command line; this file finds and calls it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from mixseg.errors import MixsegError, did_you_mean
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A row of ``VERBS``: the module that holds the function of that name, and a clause for ``mixseg --help``."""
+
+    module: str
+    about: str
+
+
+VERBS: dict[str, Verb] = {
+    "doctor": Verb("doctor", "what this machine offers, and what is known to be slow on it"),
+    "inspect": Verb("scans", "what a folder of scans holds, as a table and a page with pictures"),
+    "simulate": Verb("scans", "a dataset with partial labels, from full masks or from the built-in phantom"),
+    "prepare": Verb("scans", "compact arrays for training, or one archive to carry to another machine"),
+    "train": Verb("runs", "train on a folder of scans; go on where a run stopped"),
+    "predict": Verb("runs", "label maps for a folder of images"),
+    "evaluate": Verb("runs", "DSC, HD95 and ASSD of label maps against reference masks"),
+    "report": Verb("runs", "one HTML page about a run"),
+    "demo": Verb("runs", "everything on built-in data, in minutes on a CPU"),
+}
+"""Nothing is imported before a verb is chosen: ``mixseg --help`` answers at once."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; return the exit code: 0 done, 2 something for the user to mend, 130 interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    try:
+        return _call([word for word in words if word != "--debug"])
+    except MixsegError as error:
+        if debug:
+            raise
+        print(error, file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        print("stopped; run the same command to continue", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, `| head` for example, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _call(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if words[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"mixseg {version('mixseg')}")
+        return 0
+    name, *rest = words
+    if name not in VERBS:
+        raise MixsegError(f"mixseg has no verb {name!r}: {did_you_mean(name, VERBS)}")
+    import tyro
+
+    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name)
+    code = tyro.cli(function, prog=f"mixseg {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
+    return int(code or 0)
+
+
+def overview() -> str:
+    """What ``mixseg --help`` prints."""
+    width = max(map(len, VERBS))
+    lines = (f"  {name:{width}}  {verb.about}" for name, verb in VERBS.items())
+    return "\n".join(
+        (
+            "Medical image segmentation from mixed supervision: a few full masks, many scribbles, scans with nothing.",
+            "",
+            "  mixseg demo --out demo                       see it work on built-in data",
+            "  mixseg inspect SCANS                         what do I have?",
+            "  mixseg train SCANS --out RUN                 learn from it",
+            "  mixseg predict RUN -i IMAGES -o PREDICTIONS  use it",
+            "",
+            "verbs, each with its own --help:",
+            *lines,
+            "",
+            "--version prints the version; --debug, anywhere, shows the traceback of an error.",
+        )
+    )

@@ -1,0 +1,23 @@
+"""Flags that several verbs share. The short names are nnU-Net's, where they mean the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro import conf
+
+from mixseg.labels import LabelFlags
+
+Folder = Annotated[Path, conf.Positional, conf.arg(metavar="FOLDER")]
+Target = Annotated[Path, conf.Positional, conf.arg(metavar="OUT")]
+Run = Annotated[Path, conf.Positional, conf.arg(metavar="RUN")]
+Input = Annotated[Path, conf.arg(name="input", aliases=["-i"], metavar="FOLDER")]
+Output = Annotated[Path, conf.arg(name="out", aliases=["-o", "--output"], metavar="FOLDER")]
+File = Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")]
+Layout = Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: recognised)")]
+Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], conf.arg(aliases=["-device"])]
+Labels = Annotated[LabelFlags, conf.OmitArgPrefixes, conf.arg(help="What the ids of label maps mean.")]
+
+AS_FOUND = LabelFlags()
+"""The rules decide what ids mean."""

@@ -1,0 +1,45 @@
+"""Tables and sentences in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_WIDTH = 160
+"""Where the output is a file: wide enough that no sentence is broken."""
+
+
+def _console() -> Console:
+    # Made anew each time: standard output may be another one by now.
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
+
+
+def print_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), *, title: str = "") -> None:
+    """A table whose columns after the first are aligned to the right if there is a head, else plain pairs."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        show_header=bool(head),
+        title=title or None,
+        title_justify="left",
+        show_edge=False,
+        pad_edge=False,
+    )
+    for number, name in enumerate(head or ("", "")):
+        table.add_column(name, justify="right" if head and number else "left", overflow="fold")
+    for row in rows:
+        # As Text: a name such as [LV] is not markup.
+        table.add_row(*(Text(cell) for cell in row))
+    _console().print(table)
+
+
+def print_list(sentences: Iterable[str], title: str) -> None:
+    """Sentences under a title, each on a line of its own however long it is; nothing without any."""
+    sentences = list(sentences)
+    if sentences:
+        print(f"\n{title}")
+        print("\n".join(f"  - {sentence}" for sentence in sentences))

@@ -1,0 +1,168 @@
+"""Verbs about runs: train, predict, evaluate, report, demo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro import conf
+
+from mixseg.cli.flags import AS_FOUND, Device, File, Folder, Input, Labels, Layout, Output, Run
+from mixseg.errors import MixsegError
+
+if TYPE_CHECKING:
+    from mixseg.types import Case
+
+
+def train(
+    folder: Folder,
+    *,
+    out: Output,
+    method: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: kl-ent)")] = None,
+    preset: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: strong)")] = None,
+    config: File = None,
+    set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE")] = (),  # noqa: A002 - the flag
+    dataset: Layout = None,
+    labels: Labels = AS_FOUND,
+    device: Device = "auto",
+    devices: int = 1,
+    nodes: int = 1,
+    test: bool = False,
+    resume: Annotated[bool, conf.arg(name="continue", aliases=["--c"])] = False,
+) -> None:
+    """Train on a folder of scans, whatever mixture of full masks, partial labels and nothing it holds.
+
+    $ mixseg train Dataset001_Heart --out run
+
+    is all it takes; the same command goes on where a run stopped, and with more steps trains a finished one longer.
+
+    $ mixseg train Dataset001_Heart --out quick --preset quick -device cpu --set steps=200 --set batch.full=4
+
+    Args:
+        folder: Scans in any known layout.
+        out: The run folder.
+        method: Of training; docs/reference/methods explains each.
+        preset: Where all other settings come from; paper is the publication's protocol, quick is for a CPU.
+        config: A JSON file with config keys.
+        set: One config key, with a value in JSON; may be repeated, and wins over the flags and the file.
+        dataset: The layout (nnunet, acdc, la, h5, png, phantom); recognised if not given.
+        labels: What the ids of label maps mean.
+        device: auto takes the GPU if there is one.
+        devices: GPUs (or CPU processes) on this machine.
+        nodes: Machines that train together.
+        test: Score the test scans too, when the run is done.
+        resume: Accepted and not needed: a run that has begun is always continued.
+    """
+    from mixseg.cli.settings import merged, parse
+    from mixseg.config import read_config
+    from mixseg.engine import Hardware
+    from mixseg.pipeline import train_folder
+
+    settings = {} if config is None else read_config(config)
+    flags = {"method": method, "preset": preset}
+    settings = merged(settings, {key: value for key, value in flags.items() if value is not None})
+    settings = merged(settings, parse(set))
+    hardware = Hardware(device, devices, nodes)
+    train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
+    print(f"Finished: {out}\nA page about it: mixseg report {out}")
+
+
+def predict(
+    run: Run,
+    *,
+    input: Input,  # noqa: A002 - the flag
+    out: Output,
+    checkpoint: Literal["best", "last"] = "best",
+    probabilities: bool = False,
+    entropy: bool = False,
+    device: Device = "auto",
+) -> None:
+    """Write a label map for each image of a folder, with the image's own geometry.
+
+    $ mixseg predict run -i imagesTs -o predictions
+
+    Args:
+        run: A run folder.
+        input: A folder of images, in any format.
+        out: The folder for the label maps.
+        checkpoint: best on the validation scans, or last.
+        probabilities: Write the probability of each class too.
+        entropy: Write a map of how unsure the network is too.
+        device: auto takes the GPU if there is one.
+    """
+    from mixseg.pipeline import predict_folder
+
+    wanted = {"probabilities": probabilities, "entropy": entropy}
+    predict_folder(run, input, out, checkpoint=checkpoint, device=device, **wanted)
+    print(f"Written: {out}")
+
+
+def evaluate(
+    *,
+    input: Input,  # noqa: A002 - the flag
+    references: Annotated[Path, conf.arg(aliases=["-r"], metavar="FOLDER")],
+    out: Output,
+    dataset: Layout = None,
+    labels: Labels = AS_FOUND,
+) -> None:
+    """Score label maps against reference masks: DSC, HD95 and ASSD per scan and class, in voxels and mm.
+
+    $ mixseg evaluate -i predictions --references Dataset001_Heart/labelsTs -o scores
+
+    prints a table and writes metrics.csv and nnU-Net's summary.json. A dataset will do as reference as well: its hidden
+    or full masks are taken.
+
+    Args:
+        input: A folder of label maps named after their scans; or of such folders, one per branch; or a run.
+        references: A folder of masks with the same names, or a dataset in any known layout.
+        out: The folder for the tables.
+        dataset: The layout of a dataset of references; recognised if not given.
+        labels: What the ids of the reference masks mean.
+    """
+    from mixseg.cli.printing import print_list, print_table
+    from mixseg.evaluation import evaluate as score
+
+    found = score(input, _references(references, dataset, labels), flags=labels)
+    head, *rows = found.table()
+    print_table(rows, head)
+    print_list(found.remarks(), "Remarks:")
+    print("\nWritten: " + ", ".join(str(path) for path in found.write(out)))
+
+
+def report(run: Run) -> None:
+    """Write one self-contained HTML page about a run: curves, tables, best and worst scans, protocol, config.
+
+    $ mixseg report run
+
+    Args:
+        run: A run folder.
+    """
+    from mixseg.report.run_report import write_report
+
+    print(f"Written: {write_report(run)}")
+
+
+def demo(*, out: Output = Path("demo")) -> None:
+    """Show the whole way on built-in data, in minutes on a CPU: simulate, train, predict, evaluate, report.
+
+    $ mixseg demo --out demo
+
+    Args:
+        out: The folder for everything that is made.
+    """
+    from mixseg.pipeline import demo as show
+
+    show(out)
+
+
+def _references(folder: Path, dataset: str | None, labels: Labels) -> Path | Sequence[Case]:
+    """A folder of masks as it is; a dataset as its cases."""
+    from mixseg import io
+    from mixseg.datasets import load
+
+    if not folder.is_dir():
+        raise MixsegError(f"{folder} is no folder: give the folder of reference masks, or a dataset.")
+    if dataset is None and any(io.suffix(path) for path in folder.iterdir()):
+        return folder
+    return load(folder, dataset, labels, print)

@@ -1,0 +1,187 @@
+"""Verbs about scans: inspect, simulate, prepare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro import conf
+
+from mixseg.cli.flags import AS_FOUND, File, Folder, Labels, Layout, Target
+from mixseg.errors import MixsegError, known
+
+if TYPE_CHECKING:
+    from mixseg.types import Case
+
+
+def inspect(
+    folder: Folder,
+    *,
+    dataset: Layout = None,
+    labels: Labels = AS_FOUND,
+    out: Annotated[Path | None, conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")] = None,
+    previews: int = 12,
+) -> int:
+    """Say what a folder of scans holds: who is supervised how, which classes, what is odd; every bad file is listed.
+
+    $ mixseg inspect Dataset001_Heart
+
+    prints the tables and writes a page with the labels drawn on slices. Strokes from a viewer, where 0 is unpainted and
+    4 marks the background, are read with
+
+    $ mixseg inspect strokes --background 4
+
+    Args:
+        folder: Scans in any known layout: see docs/reference/layouts.md.
+        dataset: The layout (nnunet, acdc, la, h5, png, phantom); recognised if not given.
+        labels: What the ids of label maps mean.
+        out: The page; inspect-FOLDER.html in the current folder if not given.
+        previews: How many scans to show.
+    """
+    from mixseg.cli.printing import print_list, print_table
+    from mixseg.inspection import inspect as look_at
+    from mixseg.report.inspect_page import write_page
+
+    found = look_at(folder, dataset=dataset, flags=labels, previews=previews)
+    print_table(found.summary())
+    head, *rows = found.class_table()
+    if rows:
+        print()
+        print_table(rows, head)
+    print_list(found.meanings, "What the label ids mean:")
+    print_list(found.oddities, "Worth a second look:")
+    print_list(found.problems, "Bad files:")
+    page = write_page(found, out or Path(f"inspect-{folder.resolve().name}.html"))
+    print(f"\nPictures: {page}")
+    return 2 if found.problems else 0
+
+
+def simulate(
+    out: Target,
+    *,
+    source: Annotated[Path | None, conf.arg(name="from", metavar="FOLDER", help_behavior_hint="")] = None,
+    phantom: Literal["heart", "atrium"] | None = None,
+    partial: str = "scribbles",
+    keep_full: int | Literal["all"] = 3,
+    seed: int = 0,
+    split: File = None,
+    dataset: Layout = None,
+    labels: Labels = AS_FOUND,
+    patients: int = 38,
+    val: int = 5,
+    test: int = 15,
+    size: int = 64,
+) -> None:
+    """Write a dataset in which a few patients keep full masks and the others have partial labels.
+
+    $ mixseg simulate Dataset900_Strokes --from Dataset001_Heart --partial scribbles --keep-full 3
+
+    $ mixseg simulate phantom --phantom heart
+
+    The first asks what would be if only three patients had been outlined; the second needs no data at all. The layout
+    is nnU-Net's; the masks that were taken away lie in labelsTr_dense, which only evaluation opens.
+
+    Args:
+        out: The dataset to write; new or empty.
+        source: A folder of scans with full masks, in any known layout.
+        phantom: Make the scans by formula instead.
+        partial: erosion-3x3, erosion-10x10, scribbles, scribbles-border, points, boxes, slices; drawn: those of the
+            source; none: no labels at all.
+        keep_full: How many train patients keep their full masks.
+        seed: Other seeds draw other strokes, and other phantom patients.
+        split: A splits.json or splits_final.json of the source: its train patients count in this order.
+        dataset: The layout of the source; recognised if not given.
+        labels: What the ids of label maps mean.
+        patients: Of the phantom.
+        val: Of these, to validate on.
+        test: Of these, to test on.
+        size: Height and width of the phantom's slices.
+    """
+    from mixseg.simulation import Recipe, simulate_phantom
+    from mixseg.simulation import simulate as write
+
+    if (source is None) == (phantom is None):
+        raise MixsegError("Say where the scans come from: either --from FOLDER or --phantom heart (or atrium).")
+    recipe = Recipe(partial, None if keep_full == "all" else keep_full, seed)
+    if phantom is not None:
+        counts = {"patients": patients, "val": val, "test": test, "size": size, "seed": seed}
+        simulate_phantom(out, recipe, kind=phantom, **counts)
+    elif source is not None:
+        from mixseg.data.split import read_split
+
+        cases = _load(source, dataset, labels)
+        write(cases, out, recipe, split=None if split is None else read_split(split, cases, dataset=dataset or ""))
+    print(f"Written: {out}\nLook at it: mixseg inspect {out}")
+
+
+def prepare(
+    folder: Folder,
+    out: Target,
+    *,
+    pack: bool = False,
+    cases: tuple[str, ...] = (),
+    dims: Literal[2, 3] = 2,
+    size: tuple[int, int] = (256, 256),
+    target: tuple[str, ...] = (),
+    partial: str = "drawn",
+    seed: int = 0,
+    clip: tuple[float, float] | None = None,
+    dataset: Layout = None,
+    labels: Labels = AS_FOUND,
+    workers: int | None = None,
+) -> None:
+    """Make compact arrays for training, once per input and options; train does it by itself.
+
+    $ mixseg prepare Dataset001_Heart arrays
+
+    $ mixseg prepare Dataset001_Heart scans.zip --pack
+
+    $ mixseg prepare scans.zip arrays
+
+    The first writes a folder; the second one small archive, which the third unpacks on another machine that needs no
+    image library.
+
+    Args:
+        folder: Scans in any known layout, or an archive made with --pack.
+        out: The folder, or with --pack the archive, to write.
+        pack: Write an archive, at the scans' own resolution.
+        cases: Scans or patients to take; all if not given.
+        dims: 2 makes slices of one size, 3 keeps volumes.
+        size: Height and width of the slices.
+        target: Classes to segment; the others become background. All if not given.
+        partial: Where partial labels come from: drawn, none, or a generator's name (see simulate).
+        seed: For generators that draw at random.
+        clip: Percentiles of a volume that become black and white; minimum and maximum if not given.
+        dataset: The layout; recognised if not given.
+        labels: What the ids of label maps mean.
+        workers: Processes; one per core if not given.
+    """
+    from mixseg.data.pack import pack as write_archive
+    from mixseg.data.pack import unpack
+    from mixseg.data.prepare import PrepareOptions
+    from mixseg.data.prepare import prepare as write_arrays
+
+    options = PrepareOptions(dims, size, target or None, partial, seed, clip)
+    if folder.is_file():
+        if pack or cases:
+            raise MixsegError(f"{folder} is packed already: leave --pack and --cases out to unpack it.")
+        unpack(folder, out, options, workers=workers)
+    else:
+        chosen = _chosen(_load(folder, dataset, labels), cases)
+        (write_archive if pack else write_arrays)(chosen, out, options, workers=workers)
+    files = [out] if out.is_file() else [path for path in out.iterdir() if path.is_file()]
+    print(f"Written: {out} ({sum(path.stat().st_size for path in files) / 1e6:.1f} MB)")
+
+
+def _load(folder: Path, dataset: str | None, labels: Labels) -> list[Case]:
+    from mixseg.datasets import load
+
+    return load(folder, dataset, labels, print)
+
+
+def _chosen(cases: Sequence[Case], names: Sequence[str]) -> list[Case]:
+    """The scans that ``names`` call by id or by patient, in the order of the dataset."""
+    for name in names:
+        known("scan or patient", name, dict.fromkeys(word for case in cases for word in (case.id, case.patient)))
+    return [case for case in cases if not names or case.id in names or case.patient in names]

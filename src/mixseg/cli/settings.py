@@ -1,0 +1,41 @@
+"""``--config FILE`` and ``--set key=value`` -> the keys of a config."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from mixseg.errors import MixsegError
+
+
+def parse(assignments: Iterable[str]) -> dict[str, Any]:
+    """``["batch.full=4", "lr=1e-3"]`` -> ``{"batch": {"full": 4}, "lr": 0.001}``; what is not JSON is text."""
+    settings: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not all(key.split(".")):
+            raise MixsegError(f"--set {assignment} is no setting: write key=value, such as --set batch.full=4.")
+        settings = merged(settings, _nested(key.split("."), _value(text)))
+    return settings
+
+
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Both, ``above`` winning; groups of keys such as ``batch`` are merged key by key."""
+    result = dict(below)
+    for key, value in above.items():
+        there = result.get(key)
+        result[key] = merged(there, value) if isinstance(value, dict) and isinstance(there, dict) else value
+    return result
+
+
+def _nested(keys: list[str], value: object) -> dict[str, Any]:
+    first, *rest = keys
+    return {first: _nested(rest, value) if rest else value}
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -38,6 +38,19 @@ def test_a_map_without_one_labelled_voxel_is_no_label(tmp_path):
     assert kinds(tmp_path)["b"] == "bare"
 
 
+def test_in_a_hidden_reference_0_is_background_even_if_it_is_unpainted_among_the_strokes(tmp_path):
+    dataset_json(tmp_path, labels={"LV": 1, "background": 2})
+    drawn = np.zeros(SHAPE, np.uint8)
+    drawn[0, 0, :2] = 1, 2
+    nifti(tmp_path / "imagesTr" / "x.nii.gz", image())
+    nifti(tmp_path / "labelsTr" / "x.nii.gz", drawn)
+    nifti(tmp_path / "labelsTr_dense" / "x.nii.gz", mask(2))
+    (case,) = nnunet.cases(tmp_path)
+    assert case.kind == "partial"
+    assert (io.read_labels(case.partial).array != IGNORE).sum() == 2
+    assert (io.read_labels(case.hidden).array == mask(2)).all()
+
+
 def test_validation_folders_leave_the_training_folder_to_training(tmp_path):
     make_nnunet(tmp_path)
     nifti(tmp_path / "imagesVal" / "v_0000.nii.gz", image())

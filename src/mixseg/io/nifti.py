@@ -37,7 +37,6 @@ def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | 
         header = source.header.copy()
         header["cal_min"] = header["cal_max"] = 0  # the display window of the image says nothing about a mask
         header.set_data_dtype(array.dtype)
-        header.set_slope_inter(1, 0)
         shape = array.shape[:2] if len(header.get_data_shape()) == 2 else array.shape
         # Without an affine, nibabel leaves the header's own transforms untouched.
         image: Any = type(source)(array.reshape(shape), None, header)

@@ -53,7 +53,8 @@ def _stamp(source: Source | None) -> object:
     if source is None:
         return None
     try:
-        files = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source.files]
+        # stat comes first: of a link in a circle resolve makes a RuntimeError.
+        files = [(path.stat().st_size, path.stat().st_mtime_ns, str(path.resolve())) for path in source.files]
     except OSError as error:
         raise MixsegError(f"{error.filename} cannot be read ({error.strerror}): check the path.") from None
     return [files, source.key, sorted((source.ids or {}).items())]

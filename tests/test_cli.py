@@ -1,0 +1,412 @@
+"""The command line, in process: each verb does its work; bad input is one sentence, exit code 2, nothing written."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from dataset_folders import AFFINE, SHAPE, image, make_acdc, make_nnunet, mask, nifti
+from mixseg import cli, io
+from mixseg.cli import VERBS, main
+from mixseg.cli.doctor import Gpu, Machine, remarks
+from mixseg.cli.settings import parse
+from mixseg.data.prepared import Prepared
+from mixseg.datasets import load
+from mixseg.errors import MixsegError
+from mixseg.types import IGNORE
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder of its own to stand in, apart from the data."""
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.fixture
+def raw(tmp_path):
+    return make_nnunet(tmp_path / "raw")
+
+
+# What users get wrong. Each makes one file or folder bad and says what the sentence must name.
+
+
+def truncated(root):
+    path = root / "labelsTr" / "a.nii.gz"
+    path.write_bytes(path.read_bytes()[:-30])
+    return "a.nii.gz cannot be read, it is truncated"
+
+
+def zero_bytes(root):
+    (root / "imagesTr" / "a_0000.nii.gz").write_bytes(b"")
+    return "a_0000.nii.gz is empty (zero bytes)"
+
+
+def another_size(root):
+    nifti(root / "labelsTr" / "a.nii.gz", mask()[:-1])
+    return "8 x 7 x 4 and 7 x 7 x 4 voxels"
+
+
+def another_spacing(root):
+    nifti(root / "labelsTr" / "a.nii.gz", mask(), AFFINE * np.array([1.01, 1, 1, 1]))
+    return "the spacings are 1.5 x 1.5 x 8 and 1.515 x 1.5 x 8 mm"
+
+
+def undeclared_id(root):
+    nifti(root / "labelsTr" / "a.nii.gz", mask() + np.uint8(70) * (mask() == 3))
+    return "a.nii.gz holds the undeclared label 73"
+
+
+def mask_of_nan(root):
+    nifti(root / "labelsTr" / "a.nii.gz", np.full(SHAPE, np.nan, np.float32))
+    return "a.nii.gz holds nan"
+
+
+def link_in_a_circle(root):
+    link = root / "imagesTr" / "f_0000.nii.gz"
+    link.symlink_to(link)
+    return "f_0000.nii.gz"
+
+
+def two_scans_with_one_id(root):
+    nifti(root / "imagesTr" / "a_0000.nii", image())
+    return "a_0000.nii.gz"
+
+
+def empty_folder(root):
+    shutil.rmtree(root)
+    root.mkdir()
+    return "raw is empty: give the folder"
+
+
+def no_folder(root):
+    shutil.rmtree(root)
+    return "raw does not exist"
+
+
+BAD_FILES = [truncated, zero_bytes, another_size, another_spacing, undeclared_id, mask_of_nan, link_in_a_circle]
+BAD_FOLDERS = [two_scans_with_one_id, empty_folder, no_folder]
+
+
+@pytest.mark.parametrize("spoil", [*BAD_FILES, *BAD_FOLDERS], ids=lambda spoil: spoil.__name__)
+def test_prepare_refuses_bad_input_in_one_sentence_and_writes_nothing(raw, here, capsys, spoil):
+    clause = spoil(raw)
+    assert main(["prepare", str(raw), "arrays"]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("preparing")]
+    assert len(said) == 1
+    assert clause in said[0]
+    assert ": " in said[0], "a remedy after a colon"
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("spoil", BAD_FILES, ids=lambda spoil: spoil.__name__)
+def test_inspect_lists_a_bad_file_and_exits_with_2(raw, capsys, spoil):
+    clause = spoil(raw)
+    assert main(["inspect", str(raw)]) == 2
+    said = capsys.readouterr().out
+    assert sum(clause in line for line in said.splitlines()) == 1
+    assert Path("inspect-raw.html").read_text().count(clause) >= 1
+
+
+@pytest.mark.parametrize("spoil", BAD_FOLDERS, ids=lambda spoil: spoil.__name__)
+def test_inspect_refuses_a_bad_folder_in_one_sentence(raw, here, capsys, spoil):
+    clause = spoil(raw)
+    assert main(["inspect", str(raw)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert clause in said.err
+    assert said.err.count("\n") == 1
+    assert list(here.iterdir()) == []
+
+
+def test_inspect_lists_all_bad_files_one_per_line(raw, capsys):
+    clauses = [truncated(raw), link_in_a_circle(raw), another_spacing(second_mask_as_first(raw))]
+    assert main(["inspect", str(raw)]) == 2
+    lines = capsys.readouterr().out.split("Bad files:\n")[1].split("\n\n")[0].splitlines()
+    assert len(lines) == 3
+    for clause in clauses:
+        assert sum(clause in line for line in lines) == 1
+
+
+def second_mask_as_first(raw):
+    """A place whose labelsTr/a.nii.gz is the second mask of ``raw``, so that another file can be spoilt alike."""
+    place = raw.parent / "view"
+    place.mkdir()
+    (place / "labelsTr").mkdir()
+    (place / "labelsTr" / "a.nii.gz").symlink_to(raw / "labelsTr" / "e.nii.gz")
+    return place
+
+
+def test_header_noise_is_no_bad_input(raw, capsys):
+    nifti(raw / "labelsTr" / "a.nii.gz", mask(), AFFINE * (1 + 1e-8))
+    assert main(["inspect", str(raw)]) == 0
+    assert "Bad files" not in capsys.readouterr().out
+
+
+def test_a_folder_without_permission_is_one_sentence(tmp_path, monkeypatch, capsys):
+    root = make_acdc(tmp_path / "acdc")
+    listing = os.listdir
+
+    def guarded(path="."):
+        if Path(path).name == "patient010":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listing(path)
+
+    monkeypatch.setattr(os, "listdir", guarded)  # root may read everything, so a chmod would prove nothing
+    assert main(["inspect", str(root)]) == 2
+    assert "patient010 may not be listed (no permission)" in capsys.readouterr().err
+
+
+def test_inspect_says_what_there_is(raw, capsys):
+    assert main(["inspect", str(raw), "-o", "page.html"]) == 0
+    said = capsys.readouterr().out
+    assert "5 of 5 patients" in said
+    assert "dataset.json calls 4 ignore" in said
+    assert "Pictures: page.html" in said
+    assert Path("page.html").read_text().startswith("<!doctype html>")
+
+
+def test_flags_say_what_ids_mean(raw, capsys):
+    assert main(["inspect", str(raw), "--unlabelled", "3"]) == 2
+    assert "3 is LV (dataset.json calls 4 ignore), but a flag says unlabelled" in capsys.readouterr().err
+
+
+def test_simulate_keeps_the_first_masks_and_hides_the_others(tmp_path):
+    source = make_acdc(tmp_path / "acdc")
+    arguments = ["simulate", "made", "--from", str(source), "--partial", "points", "--keep-full", "1"]
+    assert main(arguments) == 0
+    cases = {case.id: case for case in load(Path("made"))}
+    truth = {case.id: io.read_labels(case.full).array for case in load(source)}
+    assert {case.patient: case.kind for case in cases.values()} == {"patient001": "full", "patient010": "partial"}
+    for name, case in cases.items():
+        label = io.read_labels(case.full or case.partial).array
+        assert ((label == truth[name]) | (label == IGNORE)).all()
+        assert (case.hidden is None) == (case.kind == "full")
+        if case.hidden is not None:
+            assert np.array_equal(io.read_labels(case.hidden).array, truth[name])
+        original = io.read(tmp_path / "acdc" / case.patient / f"{name}.nii.gz")
+        assert np.array_equal(io.read(case.image[0]).array, original.array)
+
+
+def test_simulate_takes_train_patients_in_the_order_of_a_split(tmp_path):
+    source = make_acdc(tmp_path / "acdc")
+    split = tmp_path / "splits.json"
+    split.write_text('{"train": ["patient010", "patient001"], "val": [], "test": []}')
+    arguments = ["simulate", "made", "--from", str(source), "--partial", "none", "--keep-full", "1"]
+    assert main([*arguments, "--split", str(split)]) == 0
+    kinds = {case.patient: case.kind for case in load(Path("made"))}
+    assert kinds == {"patient001": "bare", "patient010": "full"}
+    assert Path("made", "splits.json").is_file()
+
+
+def test_simulate_uses_drawn_strokes_as_they_are(tmp_path):
+    source = make_acdc(tmp_path / "acdc")
+    assert main(["simulate", "made", "--from", str(source), "--partial", "drawn", "--keep-full", "0"]) == 0
+    drawn = {case.id: io.read_labels(case.partial).array for case in load(source)}
+    for case in load(Path("made")):
+        assert np.array_equal(io.read_labels(case.partial).array, drawn[case.id])
+
+
+def test_simulate_makes_the_phantom_without_any_data():
+    arguments = ["simulate", "made", "--phantom", "heart", "--patients", "5", "--val", "1", "--test", "1"]
+    assert main([*arguments, "--size", "32", "--keep-full", "1"]) == 0
+    kinds = {case.patient: case.kind for case in load(Path("made"), "phantom")}
+    assert list(kinds.values()) == ["full", "partial", "partial", "full", "full"], "val and test stay complete"
+    assert [path.name for path in Path.cwd().iterdir()] == ["made"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "clause"),
+    [
+        (["made"], "either --from FOLDER or --phantom"),
+        (["made", "--phantom", "heart", "--from", "x"], "either --from FOLDER or --phantom"),
+        (["made", "--phantom", "heart", "--partial", "scribble"], "did you mean 'scribbles'?"),
+        (["made", "--phantom", "heart", "--keep-full", "-1"], "--keep-full is -1"),
+        (["made", "--phantom", "heart", "--patients", "3"], "leave none to train on"),
+    ],
+)
+def test_simulate_refuses_what_makes_no_sense(here, capsys, arguments, clause):
+    assert main(["simulate", *arguments]) == 2
+    assert clause in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+def test_simulate_never_writes_over_anything(raw, here, capsys):
+    (here / "made").mkdir()
+    (here / "made" / "precious.txt").write_text("x")
+    for source in (["--phantom", "heart"], ["--from", str(raw)]):
+        assert main(["simulate", "made", "--keep-full", "1", *source]) == 2
+        assert "made" in capsys.readouterr().err
+    assert [path.name for path in here.rglob("*")] == ["made", "precious.txt"]
+
+
+def test_prepare_packs_chosen_scans_and_unpacks_them_elsewhere(raw, capsys):
+    options = ["--size", "16", "16"]
+    assert main(["prepare", str(raw), "scans.zip", "--pack", "--cases", "a", "b"]) == 0
+    assert main(["prepare", "scans.zip", "arrays", *options]) == 0
+    assert main(["prepare", str(raw), "direct", "--cases", "a", "b", *options]) == 0
+    unpacked, direct = Prepared(Path("arrays")), Prepared(Path("direct"))
+    assert [case.id for case in unpacked.cases] == ["a", "b"]
+    for first, second in zip(unpacked.cases, direct.cases, strict=True):
+        assert np.array_equal(unpacked.image(first), direct.image(second))
+    assert main(["prepare", str(raw), "other", "--cases", "aa"]) == 2
+    assert "Unknown scan or patient 'aa'" in capsys.readouterr().err
+
+
+def test_evaluate_scores_a_folder_against_masks_or_a_dataset(raw, capsys):
+    shutil.copytree(raw / "labelsTr", "predictions", ignore=shutil.ignore_patterns("[be]*"))
+    for references in (raw, raw / "labelsTr"):
+        assert main(["evaluate", "-i", "predictions", "--references", str(references), "-o", "scores"]) == 0
+        said = capsys.readouterr().out
+        assert "100.00" in said
+        assert "metrics.csv" in said
+        assert Path("scores", "summary.json").is_file()
+    assert main(["evaluate", "-i", "predictions", "--references", "nowhere", "-o", "scores"]) == 2
+    assert "nowhere is no folder" in capsys.readouterr().err
+
+
+@pytest.fixture
+def pipeline(monkeypatch):
+    """Notes what the verbs about runs ask for."""
+    calls = {}
+
+    def note(name):
+        def noted(*positional, **options):
+            calls[name] = (positional, options)
+
+        return noted
+
+    fake = ModuleType("mixseg.pipeline")
+    for name in ("train_folder", "predict_folder", "demo"):
+        setattr(fake, name, note(name))
+    monkeypatch.setitem(sys.modules, "mixseg.pipeline", fake)
+    return calls
+
+
+def test_train_settles_file_flags_and_set_in_this_order(pipeline, here):
+    (here / "config.json").write_text('{"method": "kl", "lr": 0.1, "batch": {"full": 2, "partial": 6}}')
+    words = "train scans -o run --config config.json --method single --set batch.full=4 --set lr=1e-3 --c -device cpu"
+    assert main(words.split()) == 0
+    (folder, out), options = pipeline["train_folder"]
+    assert (folder, out) == (Path("scans"), Path("run"))
+    assert options["settings"] == {"method": "single", "lr": 0.001, "batch": {"full": 4, "partial": 6}}
+    assert options["hardware"].device == "cpu"
+    assert not options["test"]
+
+
+def test_a_misspelt_key_of_a_config_file_is_suggested(pipeline, here, capsys):
+    (here / "config.json").write_text('{"metod": "kl"}')
+    assert main(["train", "scans", "--out", "run", "--config", "config.json"]) == 2
+    assert "Unknown key 'metod' in config.json: did you mean 'method'?" in capsys.readouterr().err
+    assert not pipeline
+
+
+def test_predict_takes_nnunets_short_flags(pipeline):
+    words = "predict run -i images -o out --entropy --checkpoint last -device cpu"
+    assert main(words.split()) == 0
+    positional, options = pipeline["predict_folder"]
+    assert positional == (Path("run"), Path("images"), Path("out"))
+    assert options == {"checkpoint": "last", "device": "cpu", "probabilities": False, "entropy": True}
+
+
+def test_settings_nest_and_hold_json_or_text():
+    assert parse(["a.b=1", "a.c=[1, 2]", "d=true", "e=kl-ent", "f=x=y"]) == {
+        "a": {"b": 1, "c": [1, 2]},
+        "d": True,
+        "e": "kl-ent",
+        "f": "x=y",
+    }
+    for wrong in ("steps", "=3", "batch.=3"):
+        with pytest.raises(MixsegError, match="write key=value"):
+            parse([wrong])
+
+
+def test_an_interrupt_says_how_to_go_on(monkeypatch, capsys):
+    def interrupted(words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_call", interrupted)
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "stopped; run the same command to continue\n"
+
+
+def test_debug_shows_the_traceback(capsys):
+    with pytest.raises(MixsegError):
+        main(["inspect", "nowhere", "--debug"])
+
+
+def test_a_misspelt_verb_is_suggested(capsys):
+    assert main(["inspct"]) == 2
+    assert "did you mean 'inspect'?" in capsys.readouterr().err
+
+
+def test_an_unknown_flag_exits_with_2(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["inspect", "x", "--unlabeled", "3"])
+    assert exit_.value.code == 2
+    assert "--unlabelled" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_teaches_with_an_example_and_has_help(name, capsys):
+    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name)
+    assert f"$ mixseg {name}" in function.__doc__
+    with pytest.raises(SystemExit) as exit_:
+        main([name, "--help"])
+    assert exit_.value.code == 0
+    assert f"$ mixseg {name}" in capsys.readouterr().out
+
+
+HEAVY = ("torch", "SimpleITK", "nibabel", "h5py", "matplotlib", "scipy", "skimage", "lightning_fabric", "numpy", "tyro")
+
+
+@pytest.mark.parametrize(("verb", "allowed"), [([], ()), (["train"], ("numpy", "tyro"))])
+def test_help_imports_nothing_that_takes_long(verb, allowed):
+    code = (
+        "import sys; from mixseg.cli import main\n"
+        f"try: main({[*verb, '--help']!r})\n"
+        "except SystemExit: pass\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"HEAVY {list(allowed)}"
+
+
+def test_the_overview_names_every_verb(capsys):
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {name}" in said for name in VERBS)
+
+
+def test_doctor_prints_what_there_is(capsys):
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert all(word in said for word in ("mixseg", "torch", "GPUs that torch sees", "free disk"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "clause"),
+    [
+        (Machine("2.9.1+cu128"), "3D convolutions"),
+        (Machine("2.13.0+cpu", driver=True), "built for the CPU alone"),
+        (Machine("2.13.0", cuda_build="12.8", driver=True), "sees no GPU"),
+        (Machine("2.13.0", "12.8", True, (Gpu("Old", 11, bf16=False),)), "Old has no fast bfloat16"),
+        (Machine("2.13.0", cores=8, threads=1), "1 of 8 cores"),
+        (Machine("2.13.0", free_gib=1.0), "Only 1.0 GiB"),
+    ],
+)
+def test_doctor_warns_of_what_is_known_to_be_slow(machine, clause):
+    assert any(clause in sentence for sentence in remarks(machine))
+
+
+def test_doctor_has_nothing_to_say_about_a_good_machine():
+    assert remarks(Machine("2.13.0", "12.8", True, (Gpu("New", 80, bf16=True),), cores=8, threads=8)) == []

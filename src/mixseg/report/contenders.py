@@ -1,0 +1,117 @@
+"""The methods of a comparison: run folders, with the runs that differ in their seeds alone taken together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mixseg.config import to_dict
+from mixseg.errors import MixsegError
+from mixseg.report.run_files import RunFiles
+from mixseg.report.tables import known_columns, mean_sd
+from mixseg.report.wording import branch_name, count, part_name
+from mixseg.scores import MEAN, Row, summarise
+
+NOT_COMPARED = ("seed", "compile", "validate_every", "on_collapse")
+"""Keys that make no other method: runs that differ in nothing else are seeds of one."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One method: a run, or several that differ in their seeds alone.
+
+    Attributes:
+        name: As the tables call it.
+        runs: One per seed.
+    """
+
+    name: str
+    runs: tuple[RunFiles, ...]
+
+    @property
+    def answer(self) -> str:
+        """The output that the method stands for."""
+        return self.runs[0].answer
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """The outputs of the method, its answer first."""
+        return self.runs[0].branches
+
+    def rows(self, part: str, branch: str) -> list[Row]:
+        """The scores of all seeds."""
+        return [row for run in self.runs for row in run.chosen(part=part, branch=branch)]
+
+
+def gather(runs: Sequence[Path]) -> list[Contender]:
+    """The runs as methods, in the given order, seeds together."""
+    groups: dict[str, list[RunFiles]] = {}
+    for path in runs:
+        run = RunFiles.read(path)
+        if not run.rows:
+            raise MixsegError(f"{path} has no scores yet: finish its training first, or leave it out.")
+        settings = {key: value for key, value in to_dict(run.config).items() if key not in NOT_COMPARED}
+        groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
+    if not groups:
+        raise MixsegError("There is nothing to compare: name at least one run folder.")
+    settings_of = [json.loads(key) for key in groups]
+    names = [_name(settings, settings_of) for settings in settings_of]
+    return [Contender(name, tuple(group)) for name, group in zip(names, groups.values(), strict=True)]
+
+
+def common_part(contenders: Sequence[Contender]) -> str:
+    """The part of the split that all were scored on, the test set if they were."""
+    runs = [run for contender in contenders for run in contender.runs]
+    for part in ("test", "val", ""):
+        if all(part in run.parts for run in runs):
+            return part
+    raise MixsegError(
+        f"{runs[0].path} and the other runs were scored on different parts of the split: score them on the same one."
+    )
+
+
+def verdict(contenders: Sequence[Contender], part: str) -> str:
+    """Who is ahead, by how much, on what."""
+    means = [_mean(contender, part) for contender in contenders]
+    best = max(range(len(contenders)), key=lambda number: means[number])
+    scans = len({row.case for row in contenders[0].rows(part, contenders[0].answer)})
+    said = f"{contenders[best].name} is ahead with {means[best]:.1f} % DSC on {count(scans, f'{part_name(part)} scan')}"
+    if best == 0 or len(contenders) == 1:
+        return f"{said}."
+    return f"{said}, {means[best] - means[0]:.1f} points above {contenders[0].name}."
+
+
+def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, ...]]:
+    """Scores as lines of text, the head first: one per method, output and class, and their mean over classes."""
+    found = [
+        (contender, entry)
+        for contender in contenders
+        for branch in contender.branches
+        for entry in summarise(contender.rows(part, branch))
+    ]
+    columns = known_columns([entry for _, entry in found])
+    lines: list[tuple[str, ...]] = [("method", "output", "seeds", "class", "scans", *columns)]
+    for contender, entry in found:
+        output, seeds = branch_name(entry["branch"], contender.branches), len(contender.runs)
+        what = ("mean" if entry["class"] == MEAN else entry["class"], str(entry["cases"] // seeds))
+        scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
+        lines.append((contender.name, output, str(seeds), *what, *scores))
+    return lines
+
+
+def _name(settings: dict[str, object], everyone: Sequence[dict[str, object]]) -> str:
+    """The method, and what tells it from others of the same method."""
+    same = [other for other in everyone if other["method"] == settings["method"]]
+    differing = [key for key in settings if any(other[key] != settings[key] for other in same)]
+    extra = ", ".join(f"{key} {json.dumps(settings[key])}" for key in differing)
+    return f"{settings['method']} ({extra})" if extra else str(settings["method"])
+
+
+def _mean(contender: Contender, part: str) -> float:
+    """DSC of the answer in percent."""
+    entries = summarise(contender.rows(part, contender.answer))
+    value = next((entry for entry in entries if entry["class"] == MEAN), entries[0])["dsc"]["mean"]
+    return math.nan if value is None else 100 * float(value)

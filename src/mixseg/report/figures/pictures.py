@@ -1,0 +1,169 @@
+"""Slices side by side: image, truth, what each output marked, and where it was unsure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from mixseg.report.figures.style import DASHES, INK, SOFT, STRUCTURES, plain
+from mixseg.types import IGNORE
+
+Bytes = NDArray[np.uint8]
+MARGIN = 0.35
+"""Of the structure's size, kept around it."""
+SMALLEST = 40
+"""Pixels: nothing is enlarged more than that."""
+SIDE = 2.1
+"""Inches of a panel."""
+NOTE = 0.3
+"""Inches for what is said under it."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One row of panels of the same slice.
+
+    Attributes:
+        name: Said on the left.
+        image: Grey values.
+        truth: Class indices or IGNORE.
+        labels: Class indices by panel name; None is an empty panel.
+        entropy: 0 to 255, or None.
+        notes: What is said under the panel of that name.
+    """
+
+    name: str
+    image: Bytes
+    truth: Bytes
+    labels: Mapping[str, Bytes | None]
+    entropy: Bytes | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+def gallery(strips: Sequence[Strip], classes: Sequence[str]) -> Figure | None:
+    """Strips below each other: image, truth, one panel per label map (the truth thin and white in it), entropy."""
+    if not strips:
+        return None
+    sure = any(strip.entropy is not None for strip in strips)
+    heads = ["image", "truth", *strips[0].labels, *(["entropy"] if sure else [])]
+    boxes = [around(strip) for strip in strips]
+    tall = [_tallness(strip.image[box]) for strip, box in zip(strips, boxes, strict=True)]
+    height = SIDE * sum(tall) + NOTE * len(strips) + 0.65
+    figure = Figure(figsize=(SIDE * len(heads) + 0.9, height), layout="constrained")
+    grid = figure.subplots(len(strips), len(heads), squeeze=False, gridspec_kw={"height_ratios": tall})
+    shown: Any = None
+    for number, (strip, box, row) in enumerate(zip(strips, boxes, grid, strict=True)):
+        for head, axes in zip(heads, row, strict=True):
+            shown = _panel(axes, head, strip, box) or shown
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.spines[:].set_visible(False)
+            if number == 0:
+                axes.set_title(plain(head), fontsize=10, color=INK, fontweight="bold")
+            axes.set_xlabel(plain(strip.notes.get(head, "")), fontsize=8.5, color=INK)
+        row[0].set_ylabel(plain(strip.name), fontsize=8.5, color=INK)
+    if shown is not None:
+        place: dict[str, Any] = {"shrink": tall[0] / sum(tall), "anchor": (0.0, 1.0), "panchor": False, "aspect": 12}
+        bar = figure.colorbar(shown, ax=grid[:, -1].tolist(), **place)
+        bar.set_label("0: sure   1: all classes alike", fontsize=8)
+        bar.ax.tick_params(labelsize=7.5)
+    _key(figure, classes)
+    return figure
+
+
+def _tallness(picture: Bytes) -> float:
+    """Height by width."""
+    return len(picture) / len(picture[0])
+
+
+def around(strip: Strip) -> tuple[slice, slice]:
+    """The part of the picture that holds everything marked by anyone, with a margin."""
+    marked = (strip.truth > 0) & (strip.truth != IGNORE)
+    for labels in strip.labels.values():
+        if labels is not None:
+            marked = marked | (labels > 0)
+    rows, columns = (np.flatnonzero(marked.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return slice(None), slice(None)
+    side = max(SMALLEST, int((1 + 2 * MARGIN) * max(np.ptp(rows), np.ptp(columns)) + 1))
+    return tuple(
+        _interval(int(found[0] + found[-1]) // 2, side, size)
+        for found, size in zip((rows, columns), marked.shape, strict=True)
+    )  # type: ignore[return-value]
+
+
+def _interval(centre: int, side: int, size: int) -> slice:
+    """``side`` pixels round ``centre`` that lie inside ``size``, moved rather than cut where they can be."""
+    start = max(0, min(centre - side // 2, size - side))
+    return slice(start, min(size, start + side))
+
+
+def _panel(axes: Axes, head: str, strip: Strip, box: tuple[slice, slice]) -> Any:  # noqa: ANN401 - a mappable, for the bar
+    if head == "entropy" and strip.entropy is not None:
+        return axes.imshow(strip.entropy[box] / 255, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+    labels = strip.truth if head == "truth" else strip.labels.get(head)
+    if head not in ("image", "truth") and labels is None:
+        axes.text(0.5, 0.5, "no prediction", ha="center", va="center", fontsize=8.5, color=SOFT)
+        return None
+    axes.imshow(strip.image[box], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    if head == "image" or labels is None:
+        return None
+    if head != "truth":
+        outline(axes, strip.truth[box], thin=True)
+    outline(axes, labels[box])
+    return None
+
+
+def outline(axes: Axes, labels: Bytes, *, thin: bool = False) -> None:
+    """The border of each class; ``thin`` is white, for reference."""
+    # The last class first: where two classes share a border, the inner one (the cavity in the wall) stays on top.
+    for index in np.unique(labels)[::-1]:
+        if index in (0, IGNORE):
+            continue
+        mask = np.pad((labels == index).astype(float), 1)  # so that a structure at the edge is closed
+        across, down = np.arange(mask.shape[1]) - 1, np.arange(mask.shape[0]) - 1
+        look: dict[str, Any] = (
+            {"colors": "white", "linewidths": 0.8, "linestyles": "solid"} if thin else _look(int(index))
+        )
+        axes.contour(across, down, mask, levels=[0.5], **look)
+    height, width = labels.shape
+    axes.set_xlim(-0.5, width - 0.5)
+    axes.set_ylim(height - 0.5, -0.5)
+
+
+def _look(index: int) -> dict[str, Any]:
+    number = index - 1
+    return {
+        "colors": STRUCTURES[number % len(STRUCTURES)],
+        "linewidths": 1.8,
+        "linestyles": [DASHES[number % len(DASHES)]],
+    }
+
+
+def _key(figure: Figure, classes: Sequence[str]) -> None:
+    """Which outline is which class."""
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for index, name in enumerate(classes[1:], start=1):
+        look = _look(index)
+        handles.append(
+            Line2D([], [], color=look["colors"], linestyle=look["linestyles"][0], linewidth=2, label=plain(name))
+        )
+    handles.append(Line2D([], [], color="white", linewidth=1, label="truth, in the other panels"))
+    figure.legend(
+        handles=handles,
+        loc="outside lower left",
+        ncols=min(5, len(handles)),
+        fontsize=8.5,
+        facecolor="#707880",
+        edgecolor="none",
+        labelcolor="white",
+        handlelength=3,
+    )

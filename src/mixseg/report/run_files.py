@@ -1,0 +1,120 @@
+"""What a report reads: the files of one run folder, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixseg.config import Config
+from mixseg.examples import Example, read_examples
+from mixseg.folder import RunFolder
+from mixseg.logbook import read_log
+from mixseg.scores import Row, read_metrics
+
+
+class Warned(NamedTuple):
+    """Something that the log said aloud."""
+
+    step: int
+    sentence: str
+
+
+class Best(NamedTuple):
+    """The look that chose the best checkpoint."""
+
+    step: int
+    score: float
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """One run as its files tell it; an unfinished run has fewer of them.
+
+    Attributes:
+        path: The run folder.
+        config: config.json.
+        facts: environment.json.
+        log: The entries of log.jsonl.
+        rows: metrics.csv.
+        finished: finished.json, or None.
+        examples: examples.npz.
+    """
+
+    path: Path
+    config: Config
+    facts: dict[str, Any]
+    log: list[dict[str, Any]]
+    rows: list[Row]
+    finished: dict[str, Any] | None
+    examples: list[Example]
+
+    @staticmethod
+    def read(path: Path) -> RunFiles:
+        """The run in ``path``."""
+        folder = RunFolder(path)
+        scored = path / "metrics.csv"
+        return RunFiles(
+            path=path,
+            config=folder.config,
+            facts=folder.facts,
+            log=read_log(path / "log.jsonl"),
+            rows=read_metrics(scored) if scored.exists() else [],
+            finished=folder.finished,
+            examples=read_examples(path / "examples.npz"),
+        )
+
+    @cached_property
+    def branches(self) -> tuple[str, ...]:
+        """The outputs of the method, its answer first."""
+        looked: dict[str, Any] = next((entry["dsc"] for entry in self.log if entry.get("dsc")), {})
+        return tuple(dict.fromkeys([*looked, *(row.branch for row in self.rows)]))
+
+    @property
+    def answer(self) -> str:
+        """The output that the method stands for."""
+        return self.branches[0] if self.branches else ""
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Names by class index, the background first."""
+        if self.facts.get("classes"):
+            return tuple(self.facts["classes"])
+        return ("background", *dict.fromkeys(row.label for row in self.rows))
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the split that were scored, the test set first: it is the one to quote."""
+        return tuple(sorted({row.part for row in self.rows}, key=lambda part: (part != "test", part)))
+
+    @property
+    def warned(self) -> list[Warned]:
+        """What the log warned of, in order."""
+        return [Warned(entry["step"], entry["warning"]) for entry in self.log if entry.get("warning")]
+
+    @property
+    def best(self) -> Best | None:
+        """The first look with the highest score, if there were validation scans."""
+        looks = [
+            Best(entry["step"], entry["score"]) for entry in self.log if math.isfinite(entry.get("score", math.nan))
+        ]
+        return max(looks, key=lambda look: (look.score, -look.step)) if looks else None
+
+    def chosen(self, *, part: str, branch: str, checkpoint: str = "last") -> list[Row]:
+        """The rows of one output on one part."""
+        wanted = (part, branch, checkpoint)
+        return [row for row in self.rows if (row.part, row.branch, row.checkpoint) == wanted]
+
+
+def dsc_by_case(rows: Iterable[Row]) -> dict[str, float]:
+    """The mean DSC over classes of each case that has one."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        if not math.isnan(row.dsc):
+            values.setdefault(row.case, []).append(row.dsc)
+    return {case: float(np.mean(scores)) for case, scores in values.items()}

@@ -1,0 +1,161 @@
+"""The tables of reports: scores, what was changed from the preset, versions, and the protocol card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mixseg.config import make_config, to_dict
+from mixseg.report.page import Html, table
+from mixseg.report.run_files import RunFiles
+from mixseg.report.wording import branch_name, count
+from mixseg.scores import MEAN
+
+COLUMNS = {
+    "DSC (%)": ("dsc", 100.0),
+    "HD95 (voxels)": ("hd95_vox", 1.0),
+    "HD95 (mm)": ("hd95_mm", 1.0),
+    "ASSD (voxels)": ("assd_vox", 1.0),
+    "ASSD (mm)": ("assd_mm", 1.0),
+}
+WHO = {
+    "full": "train, with full masks",
+    "partial": "train, partly labelled",
+    "bare": "train, without labels",
+    "val": "validation",
+    "test patients": "test",
+}
+
+
+FEW_CLASSES = 4
+"""So many fit beside each other in a table."""
+
+Entry = Mapping[str, Any]
+"""What ``summarise`` says about one output on one part, for one class or the mean over classes."""
+
+
+def overview(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
+    """One line per checkpoint and output of a part: DSC of each class, then the means over classes."""
+    classes = list(dict.fromkeys(entry["class"] for entry in entries))
+    if len(classes) == 1:
+        return by_class(entries, branches)
+    shown = [name for name in classes if name != MEAN] if len(classes) <= FEW_CLASSES + 1 else []
+    groups: dict[tuple[str, str], dict[str, Entry]] = {}
+    for entry in entries:
+        groups.setdefault((entry["checkpoint"], entry["branch"]), {})[entry["class"]] = entry
+    columns = {head: of for head, of in known_columns(entries).items() if not head.startswith("ASSD")}
+    head = ("checkpoint", "output", "scans", *(f"{name}, DSC (%)" for name in shown), *(f"mean {c}" for c in columns))
+    lines = (
+        (
+            checkpoint,
+            branch_name(branch, branches),
+            of[MEAN]["cases"],
+            *(mean_sd(of[name]["dsc"], 100.0) for name in shown),
+            *(mean_sd(of[MEAN][metric], factor) for metric, factor in columns.values()),
+        )
+        for (checkpoint, branch), of in groups.items()
+    )
+    return table(lines, head)
+
+
+def by_class(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
+    """One line per checkpoint, output and class of a part, mean ± sd over scans."""
+    columns = known_columns(entries)
+    lines = (
+        (
+            entry["checkpoint"],
+            branch_name(entry["branch"], branches),
+            entry["class"],
+            entry["cases"],
+            entry["left_out"],
+            *(mean_sd(entry[metric], factor) for metric, factor in columns.values()),
+        )
+        for entry in entries
+        if entry["class"] != MEAN
+    )
+    return table(lines, ("checkpoint", "output", "class", "scans", "left out", *columns))
+
+
+def known_columns(entries: Sequence[Entry]) -> dict[str, tuple[str, float]]:
+    """The columns that at least one entry has a value for."""
+    return {head: of for head, of in COLUMNS.items() if any(entry[of[0]]["mean"] is not None for entry in entries)}
+
+
+def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:
+    """``86.10 ± 4.02``; the sd is left out where there is none, and "-" is said where nothing is known."""
+    mean, sd = score["mean"], score["sd"]
+    if mean is None:
+        return "-"
+    return f"{factor * mean:.2f}" if sd is None else f"{factor * mean:.2f} ± {factor * sd:.2f}"
+
+
+def changes(run: RunFiles) -> Html:
+    """What this run has that its preset has not."""
+    config = run.config
+    preset = make_config(method=config.method, preset=config.preset, dims=config.dims)
+    ours, theirs = to_dict(config), to_dict(preset)
+    lines = [(key, _value(ours[key]), _value(theirs[key])) for key in ours if ours[key] != theirs[key]]
+    return table(lines, ("key", "this run", f"preset {config.preset}"))
+
+
+def environment(facts: Mapping[str, Any]) -> Html:
+    """Versions, device, commit and data."""
+    versions = facts.get("versions", {})
+    said = {key: value for key, value in facts.items() if key not in ("versions", "protocol", "classes")}
+    lines = [*((key, _value(value)) for key, value in said.items()), *((key, versions[key]) for key in versions)]
+    return table(lines, ("what", "value"))
+
+
+def protocol(run: RunFiles) -> Html:
+    """The protocol card: who was train, val and test, how the checkpoint was chosen, what the seed drives."""
+    told: Mapping[str, Any] = run.facts.get("protocol") or {}
+    lines: list[tuple[str, object]] = [(WHO.get(who, who), _people(who, told[who])) for who in told]
+    if "val" not in told:
+        lines.append((WHO["val"], _people("val", sorted({row.case for row in run.rows if row.part == "val"}))))
+    lines += [
+        ("test set", _opened(run)),
+        ("checkpoints", _checkpoints(run)),
+        ("seed", _seed(run)),
+        ("data", run.facts.get("data") or "not recorded"),
+    ]
+    return table(lines, ("", "who and how"))
+
+
+def _people(who: str, names: object) -> str:
+    if not isinstance(names, Sequence) or isinstance(names, str):
+        return _value(names)
+    noun = "patient" if "patient" in who else "scan"
+    return f"{count(len(names), noun)}: {', '.join(map(str, names))}" if names else "none"
+
+
+def _opened(run: RunFiles) -> str:
+    if "test" in run.parts:
+        scans = len({row.case for row in run.rows if row.part == "test"})
+        return f"Opened by this run, after training: {count(scans, 'scan')} scored."
+    return "Not opened by this run: nothing here was chosen or scored on it."
+
+
+def _checkpoints(run: RunFiles) -> str:
+    last = f"last: the weights after step {run.config.steps}, the end; no score chose it."
+    if run.best is None:
+        return f"{last} There were no validation scans to choose a best one on."
+    return (
+        f"{last} best: the highest mean DSC of the {branch_name(run.answer, run.branches)} on the validation scans, "
+        f"looked at every {count(run.config.looks, 'step')}: step {run.best.step}, {100 * run.best.score:.2f} %. "
+        "Its validation scores are a little too good, because it was chosen on them."
+    )
+
+
+def _seed(run: RunFiles) -> str:
+    return (
+        f"{run.config.seed}: drives initialisation, order and noise, never the split. ± is over scans, not over seeds."
+    )
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_value(item)}" for key, item in value.items()) or "-"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return ", ".join(_value(item) for item in value) or "-"
+    return "-" if value in ("", None) else value if isinstance(value, str) else json.dumps(value)

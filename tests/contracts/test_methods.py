@@ -9,6 +9,7 @@ import torch
 from discs import batch, part, tiny_method, total, train
 from mixseg.methods import METHODS
 from mixseg.methods.teacher import Teacher
+from mixseg.networks import Network
 from mixseg.types import IGNORE
 
 every_method = pytest.mark.parametrize("name", list(METHODS))
@@ -178,3 +179,16 @@ def test_half_precision_keeps_the_terms_in_float32(name):
     total(terms).backward()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert all(probs.dtype == torch.float32 for probs in method.eval().predict(part(1, 2).image).values())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler looks at it itself
+@pytest.mark.parametrize("name", ["kl-ent", "ua-mt", "glmi", "ssco"])
+def test_compiled_networks_learn_the_same(name):
+    plain, compiled = tiny_method(name), tiny_method(name)
+    for network in (module for module in compiled.modules() if isinstance(module, Network)):
+        for one in (network.encoder, *network.decoders):
+            one.compile(dynamic=False, backend="aot_eager", fullgraph=True)
+    seen = batch(2, 0, 2)
+    losses = [train(method, seen, steps=3, progress=PROGRESS) for method in (plain, compiled)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)

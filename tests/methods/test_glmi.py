@@ -154,20 +154,28 @@ def test_the_consistency_teaches_the_flipped_view_alone():
     assert kept[0].grad[2:].any()
 
 
-def test_the_local_term_is_the_mean_over_both_maps():
-    method, seen = plain_method(), batch(0, 2)
+def test_the_local_term_is_the_mean_over_both_maps_in_one_frame():
+    method, seen = plain_method(), batch(0, 3)
+    with torch.no_grad():
+        for heads in method.heads.values():
+            heads.linear.weight.mul_(300)  # sharp enough for the frame to matter
     torch.manual_seed(5)
     value = method(seen, 0.0)["local"].value
     torch.manual_seed(5)
-    flips = torch.rand(2, 2) < 0.8
+    flips = torch.rand(2, 3) < 0.8
     images = seen.partial.image
     _, maps = method.network.decode_features(method.network.encode(torch.cat([images, flip(images, flips)])), 0)
-    losses = []
-    for name, features, pad in (("coarse", maps[-2], 1), ("fine", maps[-1], 3)):
-        plain, flipped = features.chunk(2)
-        heads = method.heads[name]
-        losses.append(-local_information(heads(flip(plain, flips)), heads(flipped), pad=pad).mean())
-    torch.testing.assert_close(value, sum(losses) / 2)
+
+    def loss(flips):
+        losses = []
+        for name, features, pad in (("coarse", maps[-2], 1), ("fine", maps[-1], 3)):
+            plain, flipped = features.chunk(2)
+            heads = method.heads[name]
+            losses.append(-local_information(heads(flip(plain, flips)), heads(flipped), pad=pad).mean())
+        return sum(losses) / 2
+
+    torch.testing.assert_close(value, loss(flips))
+    assert abs(value - loss(torch.zeros_like(flips))) > 0.01
 
 
 def test_the_local_term_is_computed_in_float32_under_autocast():

@@ -145,6 +145,6 @@ def turn(images: Tensor, turns: Tensor) -> Tensor:
             "choose a size (a patch, in 3D) with equal sides along the first two axes."
         )
     for quarters in (1, 2):
-        chosen = (turns % 4 // quarters % 2 == 1).reshape(-1, *[1] * (images.ndim - 1))
-        images = torch.where(chosen, torch.rot90(images, quarters, dims=(2, 3)), images)
+        still = (turns % 4 // quarters % 2 == 0).reshape(-1, *[1] * (images.ndim - 1))
+        images = torch.where(still, images, torch.rot90(images, quarters, dims=(2, 3)))  # with the strides of images
     return images

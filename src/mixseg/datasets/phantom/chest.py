@@ -43,7 +43,7 @@ def _belly(canvas: Canvas, inner: Array, tissue: Tissues, rng: np.random.Generat
         at = (rng.uniform(-90, 0), dome + rng.uniform(10, 90))
         canvas.paint(np.maximum(canvas.ellipse(at, tuple(rng.uniform(2, 6, size=2))), liver), tissue["vessel"])
     bright = (tissue["stomach"], tissue["fat"], tissue["liver"], tissue["vessel"])
-    for value in bright[: rng.integers(2, 5)]:
+    for value in bright[: rng.integers(1, 5)]:
         at = (rng.uniform(-10, 85) + 0.4 * canvas.z[0, 0] * rng.normal(), dome + rng.uniform(22, 100))
         organ = canvas.ellipse(at, tuple(rng.uniform(12, 28, size=2)), rng.uniform(0, 180))
         canvas.paint(np.maximum(belly, organ - rng.uniform(2, 7)), tissue["muscle"])

@@ -29,9 +29,9 @@ def scan(scene: Array, patient: np.random.Generator, frame: np.random.Generator,
 def bias_field(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """A smooth factor round 1: brighter towards the coil, by up to about twofold across the scan."""
     x, y, z = np.meshgrid(*(np.linspace(-1, 1, n, dtype=np.float32) for n in shape), indexing="ij", sparse=True)
-    slope, bow = rng.normal(scale=0.18, size=3).astype(np.float32), rng.normal(scale=0.12, size=2).astype(np.float32)
+    slope, bow = rng.normal(scale=0.15, size=3).astype(np.float32), rng.normal(scale=0.1, size=2).astype(np.float32)
     # The coil lies on the chest, at the top of the picture.
-    towards_coil = np.float32(rng.uniform(0, 0.4))
+    towards_coil = np.float32(rng.uniform(0, 0.3))
     linear = slope[0] * x + (slope[1] - towards_coil) * y + np.float32(0.3) * slope[2] * z
     field: Array = np.exp(linear + bow[0] * x * y + bow[1] * y**2)
     return field

@@ -81,7 +81,7 @@ def heart(
     tissue = _tissues(person)
     anatomy = _anatomy(person, moment, slices, contracted=frame == "ES")
     canvas = Canvas((*size, slices), spacing(size))
-    canvas.turn(person.normal(scale=9))
+    canvas.turn(person.normal(scale=8))
     canvas.move(*person.normal(scale=(10, 12)))
     # Breath is held a little differently for each slice.
     canvas.move(moment.normal(scale=1.2, size=slices), moment.normal(scale=1.8, size=slices))
@@ -89,7 +89,7 @@ def heart(
     paint_chest(canvas, tissue, person)
     canvas.bend(person, amount=2, wavelength=60)
     mask = _heart(canvas, anatomy, tissue, person)
-    return scan(canvas.image, person, moment, noise=0.03), mask
+    return scan(canvas.image, person, moment, noise=0.025), mask
 
 
 def spacing(size: tuple[int, int]) -> tuple[float, float, float]:
@@ -99,17 +99,17 @@ def spacing(size: tuple[int, int]) -> tuple[float, float, float]:
 
 def _tissues(rng: np.random.Generator) -> Tissues:
     """How bright each tissue is in this patient's scan."""
-    blood = rng.uniform(0.8, 1.0)
+    blood = rng.uniform(0.85, 1.0)
     return {
         "blood": blood,
-        "right blood": blood * rng.uniform(0.7, 1.1),
-        "muscle": rng.uniform(0.2, 0.42),
-        "fat": rng.uniform(0.5, 1.1),
-        "wall": rng.uniform(0.15, 0.45),
-        "lung": rng.uniform(0.02, 0.15),
-        "liver": rng.uniform(0.2, 0.6),
-        "stomach": rng.uniform(0.1, 1.0),
-        "vessel": blood * rng.uniform(0.7, 1.15),
+        "right blood": blood * rng.uniform(0.8, 1.05),
+        "muscle": rng.uniform(0.22, 0.38),
+        "fat": rng.uniform(0.6, 1.0),
+        "wall": rng.uniform(0.18, 0.4),
+        "lung": rng.uniform(0.03, 0.1),
+        "liver": rng.uniform(0.25, 0.55),
+        "stomach": rng.uniform(0.1, 0.9),
+        "vessel": blood * rng.uniform(0.7, 1.05),
     }
 
 
@@ -159,7 +159,7 @@ def _heart(canvas: Canvas, anatomy: Anatomy, tissue: Tissues, rng: np.random.Gen
     rough = canvas.texture(rng, grain=4)
     flow = 1 + np.float32(rng.uniform(0.02, 0.12)) * canvas.texture(rng, grain=9)
     canvas.paint(whole - np.float32(rng.uniform(3, 9)), tissue["fat"], strength=rng.uniform(0.2, 1))
-    canvas.paint(whole - np.float32(2.5), tissue["muscle"])
+    canvas.paint(right - np.float32(2.5), tissue["muscle"])
     canvas.paint(right + np.float32(1.2) + np.float32(1.5) * rough, tissue["right blood"] * flow)
     canvas.paint(epicardium, tissue["muscle"])
     canvas.paint(cavity + np.float32(0.6) + np.float32(0.8) * rough, tissue["blood"] * flow)

@@ -96,7 +96,8 @@ def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, .
     lines: list[tuple[str, ...]] = [("method", "output", "seeds", "class", "scans", *columns)]
     for contender, entry in found:
         output, seeds = branch_name(entry["branch"], contender.branches), len(contender.runs)
-        what = ("mean" if entry["class"] == MEAN else entry["class"], str(entry["cases"] // seeds))
+        scans = {row.case for row in contender.rows(part, entry["branch"])}
+        what = ("mean" if entry["class"] == MEAN else entry["class"], str(len(scans)))
         scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
         lines.append((contender.name, output, str(seeds), *what, *scores))
     return lines

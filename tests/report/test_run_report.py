@@ -1,0 +1,238 @@
+"""The report of a run: what it says is what the files say, and nothing in it is taken for HTML."""
+
+import base64
+import html
+import re
+import shutil
+
+import numpy as np
+import pytest
+from fake_runs import CLASSES, write_run
+
+from mixseg.config import make_config
+from mixseg.data.batches import Scan
+from mixseg.engine import Hardware
+from mixseg.errors import MixsegError
+from mixseg.examples import read_examples
+from mixseg.files import write_json
+from mixseg.report.run_files import RunFiles
+from mixseg.report.run_report import write_report
+from mixseg.report.wording import verdict
+from mixseg.run import Data, train
+from mixseg.scores import read_metrics, summarise
+
+
+@pytest.fixture(scope="module")
+def collapsed(tmp_path_factory):
+    """A 2D run of two classes that collapsed for a while, with the test set opened; and its page."""
+    folder = tmp_path_factory.mktemp("runs") / "collapsed"
+    write_run(folder, collapse=True, test=True)
+    return folder, write_report(folder).read_text(encoding="utf-8")
+
+
+def text_of(page):
+    """The page without its tags and pictures."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1]))
+
+
+def test_every_mean_and_sd_of_metrics_csv_is_in_the_page(collapsed):
+    folder, page = collapsed
+    entries = [entry for entry in summarise(read_metrics(folder / "metrics.csv")) if entry["class"] != "mean"]
+    assert len(entries) == 2 * 2 * 3 * 2  # parts, checkpoints, outputs, classes
+    for entry in entries:
+        for metric, factor in (("dsc", 100), ("hd95_vox", 1), ("assd_vox", 1)):
+            score = entry[metric]
+            assert f">{factor * score['mean']:.2f} ± {factor * score['sd']:.2f}<" in page
+
+
+def test_the_first_sentence_is_about_the_test_set_once_it_is_open(collapsed):
+    folder, page = collapsed
+    rows = [row for row in read_metrics(folder / "metrics.csv") if (row.part, row.checkpoint) == ("test", "last")]
+    mean = {
+        branch: 100 * np.mean([np.mean([row.dsc for row in rows if (row.branch, row.label) == (branch, label)])
+                               for label in CLASSES[1:]])
+        for branch in ("bottom", "top")
+    }  # fmt: skip
+    assert (
+        f"The student (bottom) reaches {mean['bottom']:.1f} % DSC (mean of 2 classes) on 4 test scans, "
+        f"{mean['bottom'] - mean['top']:.1f} points above its teacher."
+    ) in page
+
+
+def test_a_collapse_is_shown_with_its_step(collapsed):
+    folder, page = collapsed
+    warned = RunFiles.read(folder).warned
+    assert [sentence.split()[0] for _, sentence in warned] == ["Collapse:", "The"]
+    for step, sentence in warned:
+        assert f'<p class="warning">Step {step}: {html.escape(sentence)}</p>' in page
+
+
+def test_a_class_named_like_a_tag_is_shown_as_it_is_written(collapsed):
+    _, page = collapsed
+    assert "<b>" not in page
+    assert "&lt;b&gt;cavity&lt;/b&gt;" in page
+    assert "wall &amp; $rim$" in page
+
+
+def test_the_page_needs_no_other_file(collapsed):
+    _, page = collapsed
+    sources = re.findall(r'src="([^"]*)"', page)
+    assert len(sources) >= 6
+    for source in sources:
+        assert base64.b64decode(source.removeprefix("data:image/png;base64,")).startswith(b"\x89PNG")
+    assert not re.findall(r'(?:href|src)="(?!#|data:)', page)
+    assert "<script" not in page
+
+
+def test_the_protocol_card_names_everybody(collapsed):
+    folder, page = collapsed
+    said = text_of(page)
+    people = RunFiles.read(folder).facts["protocol"]
+    for who in ("full", "partial", "val"):
+        assert f"{len(people[who])} scans: {', '.join(people[who])}" in said
+    assert "4 patients: patient100, patient101, patient102, patient103" in said
+    assert "Opened by this run, after training: 4 scans scored." in said
+    assert "never the split" in said
+
+
+def test_the_best_checkpoint_is_that_of_the_first_highest_score(collapsed):
+    folder, page = collapsed
+    run = RunFiles.read(folder)
+    highest = max(entry["score"] for entry in run.log)
+    assert run.best == (next(entry["step"] for entry in run.log if entry["score"] == highest), highest)
+    assert f"step {run.best.step}, {100 * highest:.2f} %" in page
+
+
+def test_only_what_differs_from_the_preset_is_in_the_first_table_of_the_config(collapsed):
+    _, page = collapsed
+    config = page.split("<h2>Config</h2>")[1].split("</section>")[0]
+    changed, whole = config.split("<details>")
+    assert re.findall(r"<tr><td>(\w+)</td>", changed) == ["dataset", "set"]
+    assert "&quot;lr&quot;: 0.002" in whole
+
+
+def test_the_same_files_give_the_same_page(collapsed, tmp_path):
+    folder, page = collapsed
+    shutil.copytree(folder, tmp_path / folder.name)
+    assert write_report(tmp_path / folder.name).read_text(encoding="utf-8") == page
+
+
+def test_an_unopened_test_set_is_said_to_be_closed_and_a_volume_is_cut_in_three_planes(tmp_path):
+    write_run(tmp_path, dims=3, classes=("background", "atrium"), scans=2)
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "Not opened by this run" in page
+    assert "on 2 validation scans" in page
+    assert "<h2>Worst scans</h2>" in page
+    assert {example.plane.axis for example in read_examples(tmp_path / "examples.npz")} == {0, 1, 2}
+
+
+def test_a_network_with_one_branch_has_no_teacher(tmp_path):
+    write_run(tmp_path, method="lower-bound", branches={"top": 0.3}, classes=("background", "atrium"), scans=2)
+    said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert "The network (top) reaches" in said
+    assert "teacher" not in said
+    assert "Collapse guard" not in said
+
+
+def test_an_unfinished_run_has_a_report_too(tmp_path):
+    write_run(tmp_path, finished=False)
+    said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert "The run is not finished: 300 of 600 steps are in the log." in said
+    assert "Nothing has been scored yet." in said
+
+
+def test_scores_of_a_run_that_is_trained_longer_are_said_to_be_old(tmp_path):
+    write_run(tmp_path, classes=("background", "atrium"), scans=2)
+    (tmp_path / "finished.json").unlink()
+    assert "The scores are those of an earlier, shorter training." in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_the_student_may_also_be_below_its_teacher(tmp_path):
+    write_run(tmp_path, branches={"bottom": 0.4, "top": 0.05}, classes=("background", "atrium"), scans=2)
+    assert verdict(RunFiles.read(tmp_path)).endswith("points below its teacher.")
+
+
+def test_scans_without_the_class_are_counted_as_left_out(tmp_path):
+    rows = write_run(tmp_path, classes=("background", "atrium"), scans=2)
+    lines = (tmp_path / "metrics.csv").read_text().splitlines()
+    nowhere = f"patient009,atrium,bottom,last,,,,,,{rows[0].part}"
+    (tmp_path / "metrics.csv").write_text("\n".join([*lines, nowhere]) + "\n")
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "Left out: scans that have the class neither in the truth nor in the prediction." in page
+    assert re.search(r'student \(bottom\)</td><td>atrium</td><td class="number">3</td><td class="number">1</td>', page)
+
+
+def test_distances_in_mm_are_shown_where_they_are_known(tmp_path):
+    write_run(tmp_path, classes=("background", "atrium"), scans=2)
+    metrics = tmp_path / "metrics.csv"
+    head, *lines = (line.split(",") for line in metrics.read_text().splitlines())
+    for line in lines:
+        line[head.index("hd95_mm")] = "12.5"
+    metrics.write_text("\n".join(",".join(line) for line in (head, *lines)) + "\n")
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "HD95 (mm)" in page
+    assert "ASSD (mm)" not in page
+    assert ">12.50 ± 0.00<" in page
+
+
+def test_a_folder_that_is_no_run_is_one_sentence(tmp_path):
+    with pytest.raises(MixsegError, match="is no run folder"):
+        write_report(tmp_path)
+
+
+def test_a_config_with_an_unknown_key_is_one_sentence(tmp_path):
+    write_run(tmp_path, finished=False)
+    write_json(tmp_path / "config.json", {"metod": "kl-ent"})
+    with pytest.raises(MixsegError, match="did you mean 'method'"):
+        write_report(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A tiny run that was really trained, on squares that are brighter than what is around them."""
+    rng = np.random.default_rng(0)
+
+    def scan(name, *, full, partial):
+        mask = np.zeros((3, 32, 32), np.uint8)
+        row, column = rng.integers(4, 16, 2)
+        mask[:, row : row + 10, column : column + 10] = 1
+        image = (60 + 120 * mask + rng.normal(0, 10, mask.shape)).clip(0, 255).astype(np.uint8)
+        drawn = np.where(rng.random(mask.shape) < 0.1, mask, 255).astype(np.uint8)
+        return Scan(name, image[:, None], mask if full else None, drawn if partial else None)
+
+    data = Data(
+        classes=("background", "square"),
+        train={
+            "full": [scan("full0", full=True, partial=True)],
+            "partial": [scan(f"partial{i}", full=False, partial=True) for i in range(2)],
+        },
+        val=[scan(f"val{i}", full=True, partial=False) for i in range(3)],
+        protocol={"full": ["full0"], "partial": ["partial0", "partial1"], "val": ["val0", "val1", "val2"]},
+    )
+    config = make_config(
+        preset="quick", size=[32, 32], width=4, depth=2, steps=10, validate_every=5, batch={"full": 2, "partial": 4}
+    )
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train(config, data, folder, hardware=Hardware("cpu"))
+    return folder, data
+
+
+def test_a_run_that_was_trained_reports_its_own_numbers(trained):
+    folder, _ = trained
+    page = write_report(folder).read_text(encoding="utf-8")
+    for entry in RunFiles.read(folder).finished["summary"]:
+        assert f">{100 * entry['dsc']['mean']:.2f} ± {100 * entry['dsc']['sd']:.2f}<" in page
+    assert "on 3 validation scans" in page
+    assert "Collapse guard" in text_of(page)
+
+
+def test_the_examples_of_a_run_are_what_its_last_checkpoint_predicts(trained):
+    folder, data = trained
+    examples = read_examples(folder / "examples.npz")
+    assert {example.case for example in examples} == {"val0", "val1", "val2"}
+    truths = {scan.name: scan.full for scan in data.val}
+    with np.load(folder / "predictions.npz") as held:
+        for example in examples:
+            assert np.array_equal(example.truth, example.plane.of(truths[example.case]))
+            for branch, labels in example.labels.items():
+                assert np.array_equal(labels, example.plane.of(held[f"last/{branch}/{example.case}"]))

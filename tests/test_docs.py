@@ -1,0 +1,42 @@
+"""The documentation speaks of what is there: the README's tree, links between pages, the flags of every verb."""
+
+import inspect
+import re
+from importlib import import_module
+
+import pytest
+
+from conftest import ROOT
+from mixseg.cli import VERBS
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+TREE = re.search(r"```\n(├── Makefile.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+
+
+def named_in_tree():
+    """The files and folders directly below src/mixseg that the README's tree explains."""
+    lines = [line.split("── ")[1] for line in TREE.splitlines() if line.startswith("│   ")]
+    return {name.rstrip("/") for line in lines for name in re.split(r" {2,}", line)[0].split(" · ")}
+
+
+def test_the_readme_explains_every_module_and_no_other():
+    there = {path.name for path in (ROOT / "src" / "mixseg").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert named_in_tree() == there - {"__init__.py", "__pycache__"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)", page.read_text())
+    broken = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert broken == []
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_reference_names_every_flag_of_a_verb(name):
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    section = text.split(f"## `{name}`\n")[1].split("\n## ")[0]
+    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name)
+    renamed = {"source": "from", "resume": "continue", "labels": "unlabelled"}
+    options = [one for one in inspect.signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    flags = ["--" + renamed.get(one.name, one.name).replace("_", "-") for one in options]
+    assert [flag for flag in flags if flag not in section] == []

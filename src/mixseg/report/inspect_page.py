@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 COLOURS = ("#56b4e9", "#e69f00", "#00c389", "#f0503c", "#cc79a7", "#f0e442", "#4477ff", "#bbbbbb")
 """By class index, told apart by colour-blind readers too; the first, the background, shows in strokes only."""
 
+Box = tuple[slice, slice]
+
 A_ROW = 4
 MARGIN = 0.2
 """Round what is labelled, as a share of its size."""
@@ -60,7 +62,9 @@ def _overlays(inspection: Inspection) -> Html:
     if not shown:
         return paragraph("No scan could be read.")
     rows = [shown[start : start + A_ROW] for start in range(0, len(shown), A_ROW)]
-    said = "Lines are the borders of full masks, filled pixels are partial labels; below, the labelled part enlarged."
+    said = (
+        "Above, the slice; below, its labelled part: lines are borders of the full mask, filled pixels partial labels."
+    )
     return joined([paragraph(said, kind="soft"), _legend(inspection), *(figure_png(_figure(row)) for row in rows)])
 
 
@@ -83,34 +87,30 @@ def _figure(looks: Sequence[Look]) -> Figure:
         preview = look.preview
         assert preview is not None, "only scans with a preview are shown"
         panels[0, column].set_title(f"{look.case.id}, slice {preview.index}\n{kind_in_words(look.case)}", fontsize=8)
-        for row, (rows, columns) in enumerate((_whole(preview), _box(preview))):
-            _draw(panels[row, column], preview, rows, columns)
+        _draw(panels[0, column], preview, (slice(None), slice(None)), labels=False)
+        _draw(panels[1, column], preview, _box(preview))
     return figure
 
 
-def _draw(panel: Axes, preview: Preview, rows: slice, columns: slice) -> None:
-    """The slice within a box, its full mask as lines, its partial labels as pixels."""
-    image = preview.image[rows, columns]
+def _draw(panel: Axes, preview: Preview, box: Box, *, labels: bool = True) -> None:
+    """The slice within a box, and on it the full mask as lines and partial labels as pixels."""
+    image = preview.image[box]
     low, high = np.percentile(preview.image, (1, 99))
     panel.imshow(image, cmap="gray", vmin=low, vmax=max(high, low + 1e-6), aspect=preview.aspect, interpolation="none")
-    if preview.full is not None:
-        full = preview.full[rows, columns]
+    if labels and preview.full is not None:
+        full = preview.full[box]
         for index in np.unique(full[(full != 0) & (full != IGNORE)]):
             if min(full.shape) > 1:  # contours need two rows and columns
                 panel.contour(full == index, levels=[0.5], colors=[_colour(index)], linewidths=1.0)
-    if preview.partial is not None:
-        partial = preview.partial[rows, columns]
+    if labels and preview.partial is not None:
+        partial = preview.partial[box]
         pixels = np.zeros((*partial.shape, 4))
         for index in np.unique(partial[partial != IGNORE]):
             pixels[partial == index] = (*_rgb(index), 0.85)
         panel.imshow(pixels, aspect=preview.aspect, interpolation="none")
 
 
-def _whole(preview: Preview) -> tuple[slice, slice]:
-    return slice(None), slice(None)
-
-
-def _box(preview: Preview) -> tuple[slice, slice]:
+def _box(preview: Preview) -> Box:
     """Round everything that is labelled; the whole slice if nothing is."""
     shown = np.zeros(preview.image.shape, bool)
     if preview.full is not None:
@@ -118,7 +118,7 @@ def _box(preview: Preview) -> tuple[slice, slice]:
     if preview.partial is not None:
         shown |= preview.partial != IGNORE
     if not shown.any():
-        return _whole(preview)
+        return slice(None), slice(None)
     rows, columns = np.nonzero(shown)
     return _padded(rows), _padded(columns)
 

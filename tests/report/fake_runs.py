@@ -60,7 +60,7 @@ def guess(truth, classes, off, rng):
 def entries(config, classes, *, collapse, branches):
     """Lines of a log: terms fall, DSC rises, and at two thirds the student may run away and come back."""
     rng = np.random.default_rng(config.seed)
-    expected = [0.9, 0.04, 0.06][: len(classes)]
+    expected = [0.9, *[0.04, 0.06, *[0.01] * 20][: len(classes) - 1]]
     guard = Guard(classes, expected)
     dual = "top" in branches and len(branches) > 1
     weights = {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": 1.0} if dual else {"full": 1.0}

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import json
 import re
 import shutil
 
@@ -236,3 +237,24 @@ def test_the_examples_of_a_run_are_what_its_last_checkpoint_predicts(trained):
             assert np.array_equal(example.truth, example.plane.of(truths[example.case]))
             for branch, labels in example.labels.items():
                 assert np.array_equal(labels, example.plane.of(held[f"last/{branch}/{example.case}"]))
+
+
+def test_many_warnings_are_all_there_and_most_of_them_folded(tmp_path):
+    write_run(tmp_path, finished=False, classes=("background", "atrium"), steps=20, validate_every=1)
+    log = tmp_path / "log.jsonl"
+    entries = [
+        json.loads(line) | {"warning": f"warning {number}"} for number, line in enumerate(log.read_text().splitlines())
+    ]
+    log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    warnings = write_report(tmp_path).read_text(encoding="utf-8").split("<h2>Warnings</h2>")[1].split("</section>")[0]
+    shown, hidden = warnings.split("<details>")
+    assert shown.count('class="warning"') == 5
+    assert hidden.count('class="warning"') == len(entries) - 5
+
+
+def test_a_run_of_many_classes_is_summed_up_in_one_panel_a_part(tmp_path):
+    names = ("background", *(f"organ {number}" for number in range(9)))
+    write_run(tmp_path, classes=names, scans=2)
+    said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert "organ 8" in said
+    assert "mean DSC (%)" in said

@@ -19,6 +19,8 @@ from mixseg.report.wording import circumstances, part_name, short_name, title, v
 from mixseg.scores import summarise
 
 Section = tuple[str, Html]
+WARNINGS = 5
+"""So many are shown; the others are folded away."""
 
 
 def write_report(run: Path) -> Path:
@@ -58,7 +60,9 @@ def heading(text: str) -> Html:
 
 
 def _warnings(run: RunFiles) -> Html:
-    return joined(paragraph(f"Step {step}: {sentence}", kind="warning") for step, sentence in run.warned)
+    said = [paragraph(f"Step {step}: {sentence}", kind="warning") for step, sentence in run.warned]
+    more = joined(said[WARNINGS:])
+    return joined([*said[:WARNINGS], *([folded(f"{len(said) - WARNINGS} more", more)] if more else [])])
 
 
 def _scores(run: RunFiles) -> Html:
@@ -85,17 +89,20 @@ def _scores(run: RunFiles) -> Html:
 
 def _scans(run: RunFiles) -> Html:
     labels = list(dict.fromkeys(row.label for row in run.rows))
+    panels = {label: [label] for label in labels}
+    if len(labels) > curves.FEW_CLASSES:
+        panels = {"mean of the classes": labels}
     groups: list[tuple[str, list[Column]]] = []
     for part in run.parts:
-        for label in labels:
+        for name, chosen in panels.items():
             columns: list[Column] = [
                 (
                     short_name(branch, run.branches),
-                    dsc_by_case(row for row in run.chosen(part=part, branch=branch) if row.label == label),
+                    dsc_by_case(row for row in run.chosen(part=part, branch=branch) if row.label in chosen),
                 )
                 for branch in run.branches
             ]
-            groups.append((f"{label}, {part_name(part)}", columns))
+            groups.append((f"{name}, {part_name(part)}", columns))
     return as_html(
         strips(groups),
         "DSC of each scan, last checkpoint. A dot is a scan, a thin line joins the outputs for the same scan, the bar "

@@ -15,6 +15,8 @@ from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import branch_name
 
 STEP = "training step"
+FEW_CLASSES = 6
+"""With more of them a panel for each says less than their mean."""
 
 
 def losses(run: RunFiles) -> Figure | None:
@@ -48,7 +50,8 @@ def validation(run: RunFiles) -> Figure | None:
         return None
     outputs = list(entries[0]["dsc"])
     classes = list(entries[0]["dsc"][outputs[0]])
-    wanted = [classes] if len(classes) == 1 else [classes, *([name] for name in classes)]
+    each = [[name] for name in classes] if 1 < len(classes) <= FEW_CLASSES else []
+    wanted = [classes, *each]
     figure, all_axes = panels(len(wanted), columns=2, size=(5.4, 3.4) if len(wanted) > 1 else (8.0, 3.6))
     steps = [entry["step"] for entry in entries]
     for axes, names in zip(all_axes, wanted, strict=True):

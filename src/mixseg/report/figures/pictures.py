@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from mixseg.report.figures.style import DASHES, INK, SOFT, STRUCTURES, plain
@@ -19,6 +20,8 @@ MARGIN = 0.35
 """Of the structure's size, kept around it."""
 SMALLEST = 40
 """Pixels: nothing is enlarged more than that."""
+INSIDE = 0.85
+"""Where a coloured outline runs: 0.5 is the border, this is just inside. So two classes hide no common border."""
 SIDE = 2.1
 """Inches of a panel."""
 NOTE = 0.3
@@ -121,20 +124,22 @@ def _panel(axes: Axes, head: str, strip: Strip, box: tuple[slice, slice]) -> Any
 
 
 def outline(axes: Axes, labels: Bytes, *, thin: bool = False) -> None:
-    """The border of each class; ``thin`` is white, for reference."""
-    # The last class first: where two classes share a border, the inner one (the cavity in the wall) stays on top.
-    for index in np.unique(labels)[::-1]:
-        if index in (0, IGNORE):
-            continue
+    """The border of each class, with a dark rim for those who see it in grey; ``thin`` is white, for reference."""
+    for index in _outer_first(labels):
         mask = np.pad((labels == index).astype(float), 1)  # so that a structure at the edge is closed
         across, down = np.arange(mask.shape[1]) - 1, np.arange(mask.shape[0]) - 1
-        look: dict[str, Any] = (
-            {"colors": "white", "linewidths": 0.8, "linestyles": "solid"} if thin else _look(int(index))
-        )
-        axes.contour(across, down, mask, levels=[0.5], **look)
+        look: dict[str, Any] = {"colors": "white", "linewidths": 0.7, "linestyles": "solid"} if thin else _look(index)
+        drawn = axes.contour(across, down, mask, levels=[0.5 if thin else INSIDE], **look)
+        drawn.set_path_effects([withStroke(linewidth=1.5 if thin else 3.2, foreground="black")])
     height, width = labels.shape
     axes.set_xlim(-0.5, width - 0.5)
     axes.set_ylim(height - 0.5, -0.5)
+
+
+def _outer_first(labels: Bytes) -> list[int]:
+    """The classes of a picture, the one with the largest box first: a cavity is drawn over its wall."""
+    found = [int(index) for index in np.unique(labels) if index not in (0, IGNORE)]
+    return sorted(found, key=lambda index: -float(np.prod(np.ptp(np.argwhere(labels == index), axis=0) + 1)))
 
 
 def _look(index: int) -> dict[str, Any]:
@@ -162,7 +167,7 @@ def _key(figure: Figure, classes: Sequence[str]) -> None:
         loc="outside lower left",
         ncols=min(5, len(handles)),
         fontsize=8.5,
-        facecolor="#707880",
+        facecolor="#2b333c",
         edgecolor="none",
         labelcolor="white",
         handlelength=3,

@@ -56,9 +56,9 @@ def _panel(axes: Axes, columns: Sequence[Column]) -> None:
         axes.annotate(f"{mean:.1f}", (number + 0.32, mean), fontsize=8.5, color=INK, va="center")
         worst = min(values, key=lambda case: values[case])
         if number == 0 and len(values) > 1:
-            axes.annotate(
-                plain(worst), (number, 100 * values[worst] - 2.5), fontsize=7.5, color=SOFT, ha="center", va="top"
-            )
+            low = 100 * values[worst]
+            shift, side = (-2.5, "top") if low > 10 else (2.5, "bottom")
+            axes.annotate(plain(worst), (number, low + shift), fontsize=7.5, color=SOFT, ha="center", va=side)
 
 
 def _spread(count: int) -> list[float]:

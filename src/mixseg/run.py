@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from mixseg.data.pack import unpack
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split, read_split
 from mixseg.data.views import Labels, Seen, SeenCase, see
-from mixseg.engine import Hardware, evaluating, fit, make_fabric
+from mixseg.engine import Hardware, evaluating, fit, lead, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import replacing, write_json
@@ -64,6 +65,11 @@ class Data:
     hash: str = ""
     protocol: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def channels(self) -> int:
+        """How many channels the images have: the same for every scan."""
+        return next(scan.channels for scans in self.train.values() for scan in scans)
+
     @staticmethod
     def of(prepared: Prepared, split: Split, config: Config, *, proposals: Mapping[str, Labels] | None = None) -> Data:
         """What the method of ``config`` may see of a prepared folder."""
@@ -86,44 +92,61 @@ class Data:
 
 
 def _scan(seen: SeenCase) -> Scan:
-    return Scan(seen.id, seen.image, seen.full, seen.partial, mean=seen.case.mean, std=seen.case.std)
+    case = seen.case
+    spacing = case.spacing if case.spacing_known else None
+    return Scan(seen.id, seen.image, seen.full, seen.partial, mean=case.mean, std=case.std, spacing=spacing)
 
 
 def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = None, test: bool = False) -> RunFolder:
     """Train, or go on with, the run in ``out``; then predict and score the validation scans (and the test scans).
 
-    Does nothing if the run is finished. Several processes may call it together (see Hardware); the first one writes.
+    Does nothing if the run is finished. Several processes may call it together (see Hardware): the first one writes and
+    returns, the others are there for the training alone and end with it.
     """
     folder = RunFolder(out)
     config = replace(config, batch=settle_batch(config.batch, data))
     fabric = make_fabric(hardware or Hardware(), config.precision)
+    with ExitStack() as held:
+
+        def begin() -> bool:
+            """Take the folder; False if there is nothing left to do in it."""
+            held.enter_context(folder.locked())
+            done = folder.finished
+            if done and (done["test"] or not test) and config == folder.config:
+                return False
+            facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
+            folder.begin(config, environment(fabric.device, data.hash) | facts)
+            return True
+
+        if lead(fabric, begin):
+            started = time.monotonic()
+            method = _fit(config, data, folder, fabric)
+            if fabric.is_global_zero:
+                _finish(method, config, data, folder, fabric, test=test, started=started)
     if not fabric.is_global_zero:
-        _fit(config, data, folder, fabric)
-        return folder
-    with folder.locked():
-        done = folder.finished
-        if done and done["steps"] >= config.steps and (done["test"] or not test) and config == folder.config:
-            return folder
-        facts = {"classes": list(data.classes), "protocol": dict(data.protocol)}
-        folder.begin(config, environment(fabric.device, data.hash) | facts)
-        started = time.monotonic()
-        method = _fit(config, data, folder, fabric)
-        trained = time.monotonic() - started
-        rows = _assess(method, config, data, folder, fabric, test=test)
-        write_metrics(out / "metrics.csv", rows)
-        memory = torch.cuda.max_memory_allocated() / 2**30 if fabric.device.type == "cuda" else None
-        write_json(
-            out / "finished.json",
-            {
-                "steps": config.steps,
-                "training_seconds": round(trained, 1),
-                "seconds": round(time.monotonic() - started, 1),
-                "peak_gpu_gib": memory and round(memory, 2),
-                "test": test,
-                "summary": summarise(rows),
-            },
-        )
+        raise SystemExit(0)
     return folder
+
+
+def _finish(
+    method: Method, config: Config, data: Data, folder: RunFolder, fabric: Fabric, *, test: bool, started: float
+) -> None:
+    """Predict and score; finished.json comes last."""
+    trained = time.monotonic() - started
+    rows = _assess(method, config, data, folder, fabric, test=test)
+    write_metrics(folder.path / "metrics.csv", rows)
+    memory = torch.cuda.max_memory_allocated() / 2**30 if fabric.device.type == "cuda" else None
+    write_json(
+        folder.path / "finished.json",
+        {
+            "steps": config.steps,
+            "training_seconds": round(trained, 1),
+            "seconds": round(time.monotonic() - started, 1),
+            "peak_gpu_gib": memory and round(memory, 2),
+            "test": test,
+            "summary": summarise(rows),
+        },
+    )
 
 
 def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
@@ -191,7 +214,7 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric) -> Metho
         rank=fabric.global_rank,
         world=fabric.world_size,
     )
-    method = build(config, channels=feed.channels, classes=len(data.classes))
+    method = build(config, channels=data.channels, classes=len(data.classes))
     watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]
     look = Look(data.val, watched, data.train["full"], classes=data.classes, config=config, device=fabric.device)
     fit(method, feed, look, config=config, folder=folder.path, fabric=fabric)
@@ -199,7 +222,7 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric) -> Metho
 
 
 def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabric: Fabric, *, test: bool) -> list[Row]:
-    """Label maps and scores of every output of both checkpoints, on the training grid, in voxels."""
+    """Label maps and scores of every output of both checkpoints, on the training grid, in voxels and mm."""
     parts = {"val": data.val, "test": data.open_test() if test else ()}
     maps: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}
     jobs = []
@@ -215,7 +238,7 @@ def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabri
                         maps[f"{checkpoint}/{branch}/{scan.name}"] = labels
                         key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
                         assert scan.full is not None, "val and test scans have full masks"
-                        jobs.append(pool.submit(score_case, key, labels, scan.full, data.classes))
+                        jobs.append(pool.submit(score_case, key, labels, scan.full, data.classes, scan.spacing))
         rows = [row for job in jobs for row in job.result()]
     with replacing(folder.path / "predictions.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **maps)  # type: ignore[arg-type]
@@ -262,6 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--test", action="store_true", help="open the test set and score it, once")
     options = parser.parse_args(arguments)
     try:
+        if options.devices > 1 and len(options.configs) > 1:
+            raise MixsegError("Several processes train one config together: start them for one config at a time.")
         for path in options.configs:
             config = make_config(**read_config(path))
             prepared = unpack(options.data, _unpacked(options.out, config), prepare_options(config))

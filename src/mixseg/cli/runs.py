@@ -151,9 +151,13 @@ def demo(*, out: Output = Path("demo")) -> None:
     Args:
         out: The folder for everything that is made.
     """
-    from mixseg.pipeline import demo as show
+    from mixseg.cli.printing import print_table
+    from mixseg.demo import demo as show
 
-    show(out)
+    (head, *rows), page = show(out)
+    print("\nLeft ventricle of the test patients:")
+    print_table(rows, head)
+    print(f"\nCompared, with pictures: {page}")
 
 
 def _references(folder: Path, dataset: str | None, labels: Labels) -> Path | Sequence[Case]:

@@ -38,6 +38,7 @@ class Scan:
         partial: The same with IGNORE where nothing is labelled, or None.
         mean: Of the grey values of each channel, for z-scores.
         std: Likewise.
+        spacing: Voxel size in mm along the axes of the labels; None where it is unknown.
     """
 
     name: str
@@ -46,6 +47,12 @@ class Scan:
     partial: Bytes | None = None
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
+    spacing: tuple[float, ...] | None = None
+
+    @property
+    def channels(self) -> int:
+        """How many there are."""
+        return len(self.mean)
 
 
 class Rows(NamedTuple):
@@ -72,7 +79,7 @@ def _permutation(seed: int, kind: int, epoch: int, count: int) -> NDArray[np.int
 
 
 class Stream:
-    """The order in which the rows of one kind are drawn: one shuffled pass after the other, the rest of a pass dropped."""
+    """The order in which the rows of one kind are drawn: shuffled passes, the rest of each dropped."""
 
     def __init__(self, kind: Kind, count: int, size: int, seed: int) -> None:
         self.kind, self.count, self.size, self.seed = KINDS.index(kind), count, size, seed
@@ -203,7 +210,7 @@ class Feed:
                 self.streams[kind] = SliceStream(kind, scans[kind], sizes[kind], seed=seed, device=device)
             else:
                 self.streams[kind] = PatchStream(kind, scans[kind], sizes[kind], patch=grid, seed=seed, device=device)
-        self.channels = next(iter(next(iter(scans.values())))).image.shape[-1 - len(grid)] if scans else 1
+        self.channels = next(scan.channels for of_kind in scans.values() for scan in of_kind)
 
     def __call__(self, step: int) -> Batch:
         """What step ``step`` trains on."""

@@ -5,7 +5,7 @@
       + distill * D(bottom, top)                   on the fully labelled scans, softmax over softmax
       + entropy * H(bottom)                        on the partly labelled and the bare scans
 
-A term whose weight is 0 or absent is off; with one branch, top and bottom are the same decoder and nothing is distilled.
+A term whose weight is 0 or absent is off. With one branch, top and bottom are the same and nothing is distilled.
 Equations 1 to 5 of "Segmentation with mixed supervision: confidence maximization helps knowledge distillation".
 """
 
@@ -16,8 +16,16 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from mixseg.losses import cross_entropy, divergence, entropy, min_entropy, smooth, soft_dice
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Term, mean_of_labelled, ramp_up
+from mixseg.losses import cross_entropy, divergence, entropy, min_entropy, smooth
+from mixseg.methods.base import (
+    BuildNetwork,
+    Method,
+    MethodOptions,
+    Term,
+    foreground_dice,
+    mean_of_labelled,
+    ramp_up,
+)
 from mixseg.types import Batch
 
 TOP = 0
@@ -46,7 +54,7 @@ class DualBranch(Method):
         if batch.full.rows:
             values["full"] = mean_of_labelled(cross_entropy(top, batch.full.full), batch.full.full)
             if "dice" in self.weights:
-                values["dice"] = soft_dice(top.softmax(dim=1), batch.full.full)[1:].mean()
+                values["dice"] = foreground_dice(top, batch.full.full)
             if self.bottom != TOP and "distill" in self.weights:
                 values["distill"] = self._distill(student=bottom[: batch.full.rows], teacher=top).mean()
         if "weak" in self.weights:

@@ -1,0 +1,201 @@
+"""From a folder of files to a trained run, and from a run to label maps in the geometry of their images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mixseg import io
+from mixseg.config import Config, make_config
+from mixseg.data.batches import Scan
+from mixseg.data.build import digest, plan, to_grid
+from mixseg.data.grid import probabilities_to_source, to_source
+from mixseg.data.options import PrepareOptions
+from mixseg.data.prepare import prepare, read_header, read_native
+from mixseg.data.prepared import Prepared, PreparedCase
+from mixseg.data.split import Split, make_split, read_split
+from mixseg.datasets import load, recognise
+from mixseg.engine import Hardware, make_fabric
+from mixseg.errors import MixsegError
+from mixseg.evaluation import evaluate
+from mixseg.folder import RunFolder
+from mixseg.labels import LabelFlags
+from mixseg.progress import track
+from mixseg.run import Data, predict_probabilities, prepare_options, train
+from mixseg.run import load as load_method
+from mixseg.types import Case, Source
+
+SPLITS = ("splits.json", "splits_final.json")
+NEARLY_ISOTROPIC = 3.0
+"""Scans whose slices are less than so many pixels apart, and are many, are trained in 3D unless told otherwise."""
+MANY_SLICES = 32
+
+
+def train_folder(
+    folder: Path,
+    out: Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    dataset: str | None = None,
+    flags: LabelFlags | None = None,
+    hardware: Hardware | None = None,
+    test: bool = False,
+) -> RunFolder:
+    """Train on the scans of ``folder`` and leave a finished run in ``out``, predictions as files included.
+
+    Args:
+        folder: Scans in any known layout.
+        out: The run folder; the prepared arrays lie beside it and serve further runs.
+        settings: Config keys, as in JSON.
+        dataset: The layout; recognised if not given.
+        flags: What label ids mean, where that is not clear.
+        hardware: Where to compute.
+        test: Score the test scans too.
+    """
+    dataset = dataset or recognise(folder)
+    cases = load(folder, dataset, flags, print)
+    settings = {"dims": sensible_dims(cases), **(settings or {})}
+    config = make_config(**{"dataset": dataset, **settings})
+    split = find_split(folder, cases, config)
+    options = prepare_options(config)
+    beside = out.parent / ".prepared" / f"{folder.resolve().name}-{digest(str(folder.resolve()), str(options))[:8]}"
+    prepared = prepare(cases, beside, options)
+    run = train(config, Data.of(prepared, split, config), out, hardware=hardware, test=test)
+    write_predictions(run, prepared, cases)
+    return run
+
+
+def sensible_dims(cases: Sequence[Case]) -> int:
+    """3 for scans with many slices that are about as far apart as pixels are, else 2."""
+    place = io.read_geometry(cases[0].image[0])
+    steps = np.sqrt((np.asarray(place.affine)[:3, :3] ** 2).sum(axis=0))
+    flat = place.shape[2] < MANY_SLICES or steps[2] > NEARLY_ISOTROPIC * min(steps[:2])
+    return 2 if flat else 3
+
+
+def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
+    """The split that the config names, or the one beside the scans, or one drawn patient-wise (the same every time)."""
+    if config.split:
+        return read_split(Path(config.split), cases, dataset=config.dataset)
+    for name in SPLITS:
+        if (folder / name).exists():
+            return read_split(folder / name, cases, dataset=config.dataset)
+    split = make_split(cases)
+    print(
+        f"No split beside the scans: {len(split.train)} patients train, {len(split.val)} validate, {len(split.test)} "
+        "test (drawn patient-wise; name your own with --set split=FILE)."
+    )
+    return split
+
+
+def write_predictions(run: RunFolder, prepared: Prepared, cases: Sequence[Case]) -> None:
+    """The run's label maps as ``predictions/<checkpoint>/<branch>/CASE.nii.gz`` on the grid of each image.
+
+    They are scored there too, in voxels and in mm: ``native/metrics.csv`` and ``native/summary*.json``.
+    """
+    by_id = {case.id: case for case in cases}
+    with np.load(run.path / "predictions.npz", allow_pickle=False) as held:
+        names = [name for name in held.files if name.split("/", 2)[2] in by_id]
+        for name in track(names, "writing predictions", total=len(names)):
+            checkpoint, branch, id_ = name.split("/", 2)
+            path = run.path / "predictions" / checkpoint / branch / f"{id_}.nii.gz"
+            io.write(path, to_source(held[name], prepared[id_]), like=by_id[id_].image[0])
+    if names and not run.config.target:  # with a target, the files' own masks have other classes
+        seen = {name.split("/", 2)[2] for name in names}
+        evaluate(run.path / "predictions", [by_id[id_] for id_ in sorted(seen)]).write(run.path / "native")
+
+
+def predict_folder(
+    run: Path,
+    images: Path,
+    out: Path,
+    *,
+    checkpoint: Literal["best", "last"] = "last",
+    probabilities: bool = False,
+    entropy: bool = False,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+) -> list[Path]:
+    """Write a label map for each image of ``images``; returns the files.
+
+    Args:
+        run: A run folder.
+        images: A folder of image files, or a dataset in a known layout.
+        out: Gets ``CASE.nii.gz``, class indices on the grid of the image.
+        checkpoint: Which weights.
+        probabilities: Also write ``CASE_probability_CLASS.nii.gz``.
+        entropy: Also write ``CASE_entropy.nii.gz``, in nats.
+        device: Where to compute.
+    """
+    folder = RunFolder(run)
+    config, facts = folder.config, folder.facts
+    classes: list[str] = facts["classes"]
+    cases = find_images(images)
+    fabric = make_fabric(Hardware(device), config.precision)
+    method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=checkpoint)
+    method.to(fabric.device)
+    options = replace(prepare_options(config), target=None)
+    written = []
+    for case in track(cases, "predicting", total=len(cases)):
+        scan, place = scan_of(case, options, channels=facts["channels"])
+        found = predict_probabilities(method, scan, config, fabric)[method.outputs[0]]
+        written += _write_maps(out, case, place, found, classes, probabilities=probabilities, entropy=entropy)
+    return written
+
+
+def _write_maps(
+    out: Path,
+    case: Case,
+    place: PreparedCase,
+    found: torch.Tensor,
+    classes: Sequence[str],
+    *,
+    probabilities: bool,
+    entropy: bool,
+) -> list[Path]:
+    probs = probabilities_to_source(found.float().cpu().numpy(), place)
+    maps: dict[str, NDArray[np.generic]] = {"": probs.argmax(axis=0).astype(np.uint8)}
+    if probabilities:
+        maps |= {f"_probability_{name}": probs[index] for index, name in enumerate(classes)}
+    if entropy:
+        safe = np.clip(probs, 1e-12, 1)
+        maps["_entropy"] = -(safe * np.log(safe)).sum(axis=0)
+    paths = []
+    for suffix, values in maps.items():
+        paths.append(out / f"{case.id}{suffix}.nii.gz")
+        io.write(paths[-1], values, like=case.image[0])
+    return paths
+
+
+def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan, PreparedCase]:
+    """An image file on the training grid, and the way back."""
+    if len(case.image) != channels:
+        raise MixsegError(
+            f"{case.image[0].path} has {len(case.image)} channels, and the run was trained on {channels}."
+        )
+    bare = replace(case, full=None, partial=None)
+    place = plan([read_header(bare)], options)[0]
+    image, _, _ = to_grid(read_native(bare, clip=options.clip), place, case.classes, options)
+    each = np.moveaxis(image, 1 if options.dims == 2 else 0, 0).reshape(channels, -1)
+    mean, std = tuple(map(float, each.mean(axis=1))), tuple(map(float, each.std(axis=1)))
+    return Scan(case.id, image, mean=mean, std=std), place
+
+
+def find_images(folder: Path) -> list[Case]:
+    """The images of a folder of files (``CASE.nii.gz``, or ``CASE_0000.nii.gz`` per channel), or of a dataset."""
+    if not folder.is_dir():
+        raise MixsegError(f"{folder} is no folder: give the folder that holds the images.")
+    files = sorted(path for path in folder.iterdir() if path.is_file() and io.suffix(path))
+    if not files:
+        return load(folder)
+    channels: dict[str, list[Path]] = {}
+    for path in files:
+        stem = io.stem(path)
+        numbered = len(stem) > 5 and stem[-5] == "_" and stem[-4:].isdigit()
+        channels.setdefault(stem[:-5] if numbered else stem, []).append(path)
+    return [Case(id_, id_, tuple(Source((path,)) for path in paths)) for id_, paths in channels.items()]

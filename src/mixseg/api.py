@@ -1,0 +1,265 @@
+"""mixseg from Python: arrays in, a trained model, label maps out. Files, folders and flags are not needed.
+
+``mixseg.train``, ``mixseg.predict`` and the others here are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mixseg.config import make_config
+from mixseg.data.batches import Scan
+from mixseg.data.build import build, digest, existing, key_of, plan, to_grid
+from mixseg.data.grid import probabilities_to_source
+from mixseg.data.native import Header, Native, to_8_bits
+from mixseg.data.options import PrepareOptions
+from mixseg.data.prepared import Prepared, PreparedCase
+from mixseg.data.split import Split
+from mixseg.engine import Hardware, make_fabric
+from mixseg.errors import MixsegError
+from mixseg.folder import RunFolder
+from mixseg.methods import Method
+from mixseg.run import Data, predict_probabilities, prepare_options
+from mixseg.run import load as load_method
+from mixseg.run import train as train_run
+from mixseg.types import IGNORE
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Labels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayScan:
+    """A scan in memory, on its own grid: made by ``scan``, taken by ``train``.
+
+    Attributes:
+        name: For messages and predictions.
+        native: Its voxels, the image in 8 bits.
+        spacing: Voxel size in mm along I, J, K; None where it is unknown.
+    """
+
+    name: str
+    native: Native
+    spacing: tuple[float, float, float] | None = None
+
+    @cached_property
+    def header(self) -> Header:
+        """What preparing needs to know of it, whatever the training grid will be."""
+        native, size = self.native, self.spacing or (1.0, 1.0, 1.0)
+        state = hashlib.blake2b(repr((self.name, self.spacing, native.image.shape)).encode(), digest_size=16)
+        for array in (native.image, native.full, native.drawn):
+            state.update(b"-" if array is None else np.ascontiguousarray(array).data)
+        shape = native.image.shape[1:]
+        return Header(
+            id=self.name,
+            patient=self.name,
+            frame="",
+            classes=(),
+            annotated=None,
+            split="",
+            channels=len(native.image),
+            shape=(shape[0], shape[1], shape[2]),
+            affine=tuple(tuple(map(float, row)) for row in np.diag([*size, 1.0])),
+            spacing=size,
+            spacing_known=self.spacing is not None,
+            source=self.name,
+            has_full=native.full is not None,
+            has_drawn=native.drawn is not None,
+            fingerprint=state.hexdigest(),
+        )
+
+
+def scan(
+    name: str,
+    image: ArrayLike,
+    full: ArrayLike | None = None,
+    partial: ArrayLike | None = None,
+    *,
+    spacing: tuple[float, float, float] | None = None,
+) -> ArrayScan:
+    """A scan to train on or to validate with, from arrays of any dtype.
+
+    Args:
+        name: Unique among the scans of a run.
+        image: ``(I, J, K)`` with the slices along the last axis, one slice ``(I, J)``, or channels ``(C, I, J, K)``.
+            Its smallest and largest value become black and white, channel by channel.
+        full: A class index for every voxel, 0 being the background; same axes, without channels.
+        partial: The same, with 255 (or -1) where nothing is labelled. Without both, the scan has no labels.
+        spacing: Voxel size in mm; scores are then in mm too.
+    """
+    channels = [to_8_bits(channel) for channel in _channels(image, name)]
+    images, low, high = zip(*channels, strict=True)
+    shape = images[0].shape
+    labels = [_labels(given, shape, f"{name}: {what}") for given, what in ((full, "full"), (partial, "partial"))]
+    return ArrayScan(name, Native(np.ascontiguousarray(np.stack(images)), low, high, *labels), spacing)
+
+
+def train(
+    scans: Sequence[ArrayScan],
+    *,
+    classes: Sequence[str],
+    out: Path | str,
+    val: Sequence[ArrayScan] = (),
+    test: Sequence[ArrayScan] = (),
+    device: Device = "auto",
+    **settings: Any,  # noqa: ANN401 - config keys, each with its own type
+) -> Model:
+    """A model trained on ``scans``; called again, it goes on where it stopped, or returns what is finished.
+
+    Args:
+        scans: With full masks, partial labels or none: at least one with a full mask.
+        classes: Names by class index, the background first.
+        out: The run folder; the prepared arrays lie beside it.
+        val: Scans with full masks, to choose the best checkpoint with.
+        test: Scans with full masks, scored once the training is over.
+        device: "auto" takes the GPU if there is one.
+        settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``.
+    """
+    config = make_config(**settings)
+    out = Path(out)
+    everyone = [*scans, *val, *test]
+    for each in everyone:
+        _check_classes(each, classes)
+    prepared = _prepare(everyone, tuple(classes), out.parent / ".prepared", prepare_options(config))
+    split = Split(*(tuple(each.name for each in part) for part in (scans, val, test)))
+    train_run(config, Data.of(prepared, split, config), out, hardware=Hardware(device), test=bool(test))
+    return Model(out, device=device)
+
+
+def load(run: Path | str, *, checkpoint: Literal["best", "last"] | None = None, device: Device = "auto") -> Model:
+    """The model of a run folder, from Python or from the command line."""
+    return Model(Path(run), checkpoint=checkpoint, device=device)
+
+
+def predict(model: Model | Path | str, image: ArrayLike) -> Labels:
+    """The label map of an image: class indices on the grid of the image.
+
+    Args:
+        model: What ``train`` or ``load`` returned, or a run folder (which is then read anew at every call).
+        image: As for ``scan``.
+    """
+    return (model if isinstance(model, Model) else load(model)).predict(image)
+
+
+class Model:
+    """A trained run, ready to predict.
+
+    Args:
+        run: The run folder.
+        checkpoint: "best" on the validation scans or "last"; None is the best one if there is one.
+        device: Where to compute.
+    """
+
+    def __init__(
+        self, run: Path, *, checkpoint: Literal["best", "last"] | None = None, device: Device = "auto"
+    ) -> None:
+        self.run = run
+        folder = RunFolder(run)
+        self.config, facts = folder.config, folder.facts
+        self.classes: tuple[str, ...] = tuple(facts["classes"])
+        self.channels = int(facts["channels"])
+        chosen = checkpoint or ("best" if (run / "best.pt").exists() else "last")
+        self.fabric = make_fabric(Hardware(device), self.config.precision)
+        self.method: Method = load_method(
+            folder, channels=self.channels, classes=len(self.classes), checkpoint=chosen
+        ).to(self.fabric.device)
+
+    def __repr__(self) -> str:
+        return f"Model({str(self.run)!r}: {self.config.method}, {', '.join(self.classes)})"
+
+    def predict(self, image: ArrayLike) -> Labels:
+        """Class indices on the grid of the image."""
+        labels: Labels = self.probabilities(image).argmax(axis=0).astype(np.uint8)
+        return labels
+
+    def probabilities(self, image: ArrayLike) -> NDArray[np.float32]:
+        """The probability of each class, ``(classes, ...)`` on the grid of the image."""
+        given = scan("the image", image)
+        if len(given.native.image) != self.channels:
+            raise MixsegError(
+                f"The image has {len(given.native.image)} channels, and {self.run} was trained on {self.channels}."
+            )
+        options = replace(prepare_options(self.config), target=None)
+        ready, place = on_grid(given, options)
+        found = predict_probabilities(self.method, ready, self.config, self.fabric)[self.method.outputs[0]]
+        maps = probabilities_to_source(found.float().cpu().numpy(), place)
+        return maps[..., 0] if np.ndim(image) == 2 else maps
+
+
+def on_grid(given: ArrayScan, options: PrepareOptions) -> tuple[Scan, PreparedCase]:
+    """An image on the training grid, and the way back."""
+    place = plan([given.header], options)[0]
+    image, _, _ = to_grid(replace(given.native, full=None, drawn=None), place, (), options)
+    each = np.moveaxis(image, 1 if options.dims == 2 else 0, 0).reshape(len(given.native.image), -1)
+    mean, std = tuple(map(float, each.mean(axis=1))), tuple(map(float, each.std(axis=1)))
+    return Scan(given.name, image, mean=mean, std=std), place
+
+
+def _prepare(scans: Sequence[ArrayScan], classes: tuple[str, ...], beside: Path, options: PrepareOptions) -> Prepared:
+    """The scans as a prepared folder, made once, so that a run on arrays is a run like any other."""
+    headers = [
+        replace(each.header, classes=classes, fingerprint=digest(each.header.fingerprint, classes)) for each in scans
+    ]
+    key = key_of([header.fingerprint for header in headers], options)
+    out = beside / f"arrays-{key[:12]}"
+    # No worker processes: the arrays would travel to them, and a script needs no `if __name__` this way.
+    loads = [partial(_native, each) for each in scans]
+    return existing(out, key) or build(out, headers, loads, options, workers=1)
+
+
+def _native(given: ArrayScan) -> Native:
+    return given.native
+
+
+def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
+    """The channels of an image, each ``(I, J, K)``."""
+    array = np.asarray(image)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim == 3:
+        array = array[None]
+    if array.ndim != 4 or not array.size or array.dtype.kind not in "biuf":
+        raise MixsegError(
+            f"{name}: an image is an array of numbers (I, J), (I, J, K) or (channels, I, J, K), "
+            f"not {array.dtype} of {array.shape}."
+        )
+    return list(array)
+
+
+def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Labels | None:
+    """Class indices and IGNORE, from whole numbers of any dtype."""
+    if given is None:
+        return None
+    array = np.asarray(given)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.shape != shape:
+        raise MixsegError(f"{what} labels have the shape {array.shape}, and the image has {shape}: they must agree.")
+    if array.dtype.kind in "if":
+        array = np.where(array == -1, IGNORE, array)
+    with np.errstate(invalid="ignore"):  # nan is told below
+        labels = array.astype(np.uint8) if array.dtype.kind in "biuf" else None
+    if labels is None or not np.array_equal(labels, array):
+        raise MixsegError(
+            f"{what} labels hold values that are no class index: use whole numbers from 0 to 254, or 255."
+        )
+    return np.ascontiguousarray(labels)
+
+
+def _check_classes(given: ArrayScan, classes: Sequence[str]) -> None:
+    found = chain.from_iterable(np.unique(a) for a in (given.native.full, given.native.drawn) if a is not None)
+    beyond = sorted({int(label) for label in found if label != IGNORE and label >= len(classes)})
+    if beyond:
+        raise MixsegError(
+            f"{given.name} has the label {beyond[0]}, and {len(classes)} classes are named ({', '.join(classes)}): "
+            "name them all, the background first."
+        )

@@ -1,0 +1,197 @@
+"""mixseg from Python: the tutorial's example as it is printed, arrays of any dtype, and a light import."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mixseg
+from conftest import ROOT
+from mixseg.data.native import to_8_bits
+from mixseg.errors import MixsegError
+from mixseg.types import IGNORE
+
+TUTORIAL = (ROOT / "docs" / "tutorials" / "python.md").read_text()
+EXAMPLE = re.search(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)[1]
+TINY = {"preset": "quick", "width": 4, "depth": 2, "size": (16, 16), "device": "cpu"}
+CLASSES = ("background", "blob")
+
+
+def blob(seed, shape=(20, 18, 3)):
+    """A bright square in noise and its mask."""
+    rng = np.random.default_rng(seed)
+    mask = np.zeros(shape, np.uint8)
+    i, j = rng.integers(2, 8, size=2)
+    mask[i : i + 8, j : j + 8] = 1
+    return mask + rng.normal(0, 0.2, shape), mask
+
+
+def scans(count=6):
+    """Two with full masks, two with strokes, the others without labels."""
+    made = []
+    for seed in range(count):
+        image, mask = blob(seed)
+        drawn = np.where(np.arange(20)[:, None, None] == 10, mask, IGNORE)
+        labels = {"full": mask} if seed < 2 else {"partial": drawn} if seed < 4 else {}
+        made.append(mixseg.scan(f"s{seed}", image, **labels))
+    return made
+
+
+def validation():
+    return [mixseg.scan(f"v{seed}", image, full=mask) for seed in (20, 21) for image, mask in [blob(seed)]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("api") / "run"
+    return mixseg.train(scans(), val=validation(), classes=CLASSES, out=out, steps=6, **TINY)
+
+
+def test_the_example_is_under_20_lines_and_runs_as_printed(tmp_path, monkeypatch, capsys):
+    assert len([line for line in EXAMPLE.splitlines() if line.strip()]) < 20
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    exec(re.sub(r"steps=\d+", "steps=4, width=4, device='cpu'", EXAMPLE), namespace)
+    assert namespace["labels"].shape == namespace["image"].shape
+    assert "left ventricle" in capsys.readouterr().out
+    assert (tmp_path / "run" / "finished.json").exists()
+
+
+@pytest.mark.slow
+def test_the_example_learns_the_left_ventricle_in_the_steps_that_it_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(EXAMPLE, {})
+    assert float(re.search(r"left ventricle: ([\d.]+)", capsys.readouterr().out)[1]) > 0.7
+
+
+def test_importing_mixseg_imports_neither_torch_nor_numpy():
+    code = "import sys, mixseg; dir(mixseg); print([name for name in ('torch', 'numpy') if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
+
+
+def test_what_dir_promises_is_there_and_nothing_else_is():
+    assert {"train", "predict", "scan", "load", "Model", "ArrayScan"} <= set(dir(mixseg))
+    assert all(getattr(mixseg, name) is not None for name in dir(mixseg) if not name.startswith("__"))
+    with pytest.raises(AttributeError, match="tarin"):
+        _ = mixseg.tarin
+
+
+def test_a_run_folder_and_its_model_predict_the_same_on_the_grid_of_the_image(trained):
+    image, _ = blob(30, shape=(24, 21, 2))
+    labels = mixseg.predict(trained, image)
+    assert labels.dtype == np.uint8
+    assert labels.shape == image.shape
+    assert np.array_equal(labels, mixseg.predict(trained.run, image))
+    assert np.array_equal(labels, mixseg.predict(str(trained.run), image))
+
+
+def test_probabilities_sum_to_one_and_their_largest_is_the_label(trained):
+    image, _ = blob(31)
+    probabilities = trained.probabilities(image)
+    assert probabilities.shape == (2, *image.shape)
+    assert np.allclose(probabilities.sum(axis=0), 1, atol=1e-5)
+    assert np.array_equal(probabilities.argmax(axis=0), trained.predict(image))
+
+
+def test_one_slice_is_predicted_as_one_slice(trained):
+    image, _ = blob(32)
+    labels = trained.predict(image[..., 1])
+    assert labels.shape == image.shape[:2]
+    assert np.array_equal(labels, trained.predict(image[..., 1:2])[..., 0])
+
+
+def test_prediction_does_not_depend_on_the_unit_of_the_image(trained):
+    image, _ = blob(33)
+    whole = np.rint(image * 1000)
+    assert np.array_equal(trained.predict(whole.astype(np.int16)), trained.predict(whole.astype(np.float64) / 8))
+
+
+def test_the_same_call_again_trains_nothing(trained):
+    finished = (trained.run / "finished.json").stat().st_mtime_ns
+    again = mixseg.train(scans(), val=validation(), classes=CLASSES, out=trained.run, steps=6, **TINY)
+    assert (trained.run / "finished.json").stat().st_mtime_ns == finished
+    assert again.classes == CLASSES
+
+
+def test_other_scans_need_another_folder(trained):
+    with pytest.raises(MixsegError, match="other data"):
+        mixseg.train(scans(5), val=validation(), classes=CLASSES, out=trained.run, steps=6, **TINY)
+
+
+def test_a_run_sees_just_the_labels_that_its_method_may_see(tmp_path):
+    for method, kinds in {"kl-ent": (2, 2, 2), "lower-bound": (2, 0, 0), "ua-mt": (2, 0, 4)}.items():
+        model = mixseg.train(scans(), classes=CLASSES, out=tmp_path / method, method=method, steps=2, **TINY)
+        protocol = mixseg.api.RunFolder(model.run).facts["protocol"]
+        assert tuple(len(protocol[kind]) for kind in ("full", "partial", "bare")) == kinds
+
+
+def test_without_validation_scans_the_last_checkpoint_predicts(tmp_path):
+    model = mixseg.train(scans(), classes=CLASSES, out=tmp_path / "run", steps=2, **TINY)
+    assert not (tmp_path / "run" / "best.pt").exists()
+    assert model.predict(blob(0)[0]).shape == (20, 18, 3)
+
+
+def test_test_scans_are_scored_and_volumes_and_channels_train(tmp_path):
+    def two(seed, **labels):
+        image, mask = blob(seed, shape=(20, 18, 17))
+        return mixseg.scan(f"s{seed}", np.stack([image, -image]), full=mask, spacing=(1, 1, 2), **labels)
+
+    settings = {**TINY, "dims": 3, "patch": (16, 16, 16), "batch": {"full": 1}, "steps": 2}
+    model = mixseg.train([two(0)], val=[two(1)], test=[two(2)], classes=CLASSES, out=tmp_path / "run", **settings)
+    rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
+    assert {row.rsplit(",", 1)[1] for row in rows[1:]} == {"val", "test"}
+    assert all(row.split(",")[6] for row in rows[1:]), "the spacing is known, so there are distances in mm"
+    assert model.predict(np.zeros((2, 20, 18, 17))).shape == (20, 18, 17)
+    with pytest.raises(MixsegError, match="1 channels"):
+        model.predict(np.zeros((20, 18, 17)))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float32, bool])
+def test_labels_of_any_dtype_are_class_indices(dtype):
+    image, mask = blob(0)
+    made = mixseg.scan("s", image, full=mask.astype(dtype))
+    assert made.native.full.dtype == np.uint8
+    assert np.array_equal(made.native.full, mask)
+
+
+def test_images_become_8_bits_as_prepare_makes_them():
+    image, _ = blob(0)
+    made = mixseg.scan("s", image)
+    assert np.array_equal(made.native.image[0], to_8_bits(image)[0])
+    assert (made.native.image.min(), made.native.image.max()) == (0, 255)
+
+
+def test_minus_one_is_unlabelled():
+    image, mask = blob(0)
+    made = mixseg.scan("s", image, partial=np.where(mask == 1, 1, -1))
+    assert set(np.unique(made.native.drawn)) == {1, IGNORE}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"image": np.zeros(3)}, r"s: an image is an array of numbers .* \(3,\)"),
+        ({"image": np.zeros((2, 2, 2), complex)}, "not complex128"),
+        ({"image": np.zeros((4, 4, 2)), "full": np.zeros((4, 4, 3))}, r"s: full labels have the shape \(4, 4, 3\)"),
+        ({"image": np.zeros((4, 4)), "partial": np.full((4, 4), 0.5)}, "s: partial labels hold values"),
+        ({"image": np.zeros((4, 4)), "full": np.full((4, 4), 300)}, "s: full labels hold values"),
+        ({"image": np.zeros((4, 4)), "full": np.full((4, 4), np.nan)}, "s: full labels hold values"),
+    ],
+)
+def test_arrays_that_make_no_scan_are_told_in_a_sentence(arguments, sentence):
+    with pytest.raises(MixsegError, match=sentence):
+        mixseg.scan("s", **arguments)
+
+
+def test_a_label_beyond_the_named_classes_is_told_with_the_scan(tmp_path):
+    image, mask = blob(0)
+    with pytest.raises(MixsegError, match="s9 has the label 3, and 2 classes are named"):
+        mixseg.train([mixseg.scan("s9", image, full=3 * mask)], classes=CLASSES, out=tmp_path, **TINY)
+
+
+def test_a_scan_that_trains_and_validates_is_refused(tmp_path):
+    with pytest.raises(MixsegError, match=r"s0.*train.*val|Two scans are called s0"):
+        mixseg.train(scans(), val=scans(1), classes=CLASSES, out=tmp_path / "run", **TINY)

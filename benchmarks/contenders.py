@@ -11,8 +11,9 @@ from lightning_fabric import Fabric
 from mixseg.config import Config
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed, Scan
-from mixseg.engine import _step, make_optimizer, speed_up
+from mixseg.engine import make_optimizer, speed_up
 from mixseg.run import build
+from mixseg.stepping import make_step
 from mixseg.types import IGNORE, KINDS, Batch, Kind, Part
 from plain_loop import PlainLoop, make_loaders, plain_family
 from stopwatch import Step
@@ -72,11 +73,12 @@ def mixseg_step(scans: Scans, config: Config, fabric: Fabric) -> Step:
     speed_up(method, config, fabric)
     method.to(fabric.device).train()
     model, optimizer = fabric.setup(method, make_optimizer(method, config))
+    train_on = make_step(model, optimizer, feed, config, fabric)
     count = itertools.count()
 
     def step() -> None:
         number = next(count) % config.steps
-        _step(model, optimizer, feed, config, number, fabric)
+        train_on(number)
         method.after_step(number, number / config.steps)
 
     return step

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor, distributed, nn
 
-from mixseg.losses import labelled_mean, masked_sum_and_count
+from mixseg.losses import dice_of_sums, dice_sums, labelled_mean, masked_sum_and_count
+from mixseg.losses.precision import at_least_float32
 from mixseg.networks import Network
 from mixseg.types import IGNORE, Batch
 
@@ -31,6 +33,11 @@ class Method(nn.Module, ABC):
     """
 
     outputs: tuple[str, ...]
+
+    @property
+    def replays(self) -> bool:
+        """Whether ``forward`` computes the same thing whatever ``progress`` is, so that it can be recorded once."""
+        return False
 
     @abstractmethod
     def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
@@ -111,8 +118,24 @@ def mean_where(values: Tensor, mask: Tensor) -> Tensor:
     DDP averages gradients over processes; dividing by the average count makes that the gradient of the mean over all
     true voxels of the step, wherever they lie.
     """
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if not _together():
         return labelled_mean(values, mask)
     _, count = masked_sum_and_count(values.detach(), mask)
     distributed.all_reduce(count)
     return labelled_mean(values, mask, count=count / distributed.get_world_size())
+
+
+def foreground_dice(logits: Tensor, label: Tensor) -> Tensor:
+    """The soft Dice loss of the whole step, of all processes, averaged over all classes but the background."""
+    sums = torch.stack(dice_sums(at_least_float32(logits).softmax(dim=1), label))
+    if _together():
+        # The sums of all processes. The gradient is that of this one's share times their number: DDP averages it.
+        total = sums.detach().clone()
+        distributed.all_reduce(total)
+        sums = total + distributed.get_world_size() * (sums - sums.detach())
+    return dice_of_sums(sums[0], sums[1])[1:].mean()
+
+
+def _together() -> bool:
+    """Whether several processes train one model."""
+    return distributed.is_available() and distributed.is_initialized()

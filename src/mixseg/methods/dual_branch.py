@@ -47,6 +47,11 @@ class DualBranch(Method):
         self.compare = divergence(options.divergence)
         self.unsure = CONFIDENCE[options.confidence]
 
+    @property
+    def replays(self) -> bool:
+        """Only a ramp looks at how far training is."""
+        return not self.options.ramp
+
     def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
         """The terms that the batch and the weights allow."""
         top, bottom = self._logits(batch)

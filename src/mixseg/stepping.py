@@ -1,0 +1,123 @@
+"""One optimiser step: done plainly, or recorded once as a CUDA graph and replayed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from mixseg.config import Config
+from mixseg.data.batches import Feed
+from mixseg.methods import Term
+from mixseg.types import Batch, Part
+
+PLAIN_FIRST = 4
+"""Steps before the recording: libraries tune themselves, the optimiser makes its state, compilation happens."""
+
+
+class PlainStep:
+    """``step(number)`` trains on the batch of that number; returns the loss and its terms."""
+
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed, config: Config, fabric: Fabric
+    ) -> None:
+        self.model, self.optimizer, self.feed, self.config, self.fabric = model, optimizer, feed, config, fabric
+
+    def __call__(self, step: int) -> tuple[Tensor, dict[str, Term]]:
+        """One step. Order and noise depend on the seed and the step's number alone."""
+        self._settle(step)
+        return self._train(self.feed(step), step / self.config.steps)
+
+    def _settle(self, step: int) -> None:
+        """The learning rate and the random state of this step."""
+        lr = self.config.lr * lr_factor(self.config.schedule, step / self.config.steps)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(lr)
+            else:
+                group["lr"] = lr
+        seeds = np.random.SeedSequence((self.config.seed, step, self.fabric.global_rank))
+        torch.manual_seed(int(seeds.generate_state(1, np.uint32)[0]))
+
+    def _train(self, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Term]]:
+        terms = self.model(batch, progress)
+        loss = torch.stack([term.weight * term.value for term in terms.values()]).sum()
+        self.fabric.backward(loss)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach(), {name: Term(term.value.detach(), term.weight) for name, term in terms.items()}
+
+
+class GraphedStep(PlainStep):
+    """The same step replayed as one CUDA graph: the host launches one thing instead of a thousand.
+
+    For methods that ``replays``, since what a recording computed on the host is never computed again.
+    """
+
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed, config: Config, fabric: Fabric
+    ) -> None:
+        super().__init__(model, optimizer, feed, config, fabric)
+        for group in optimizer.param_groups:  # what changes from step to step has to lie on the device
+            group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=fabric.device)
+            group["capturable"] = True
+        self.done = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, step: int) -> tuple[Tensor, dict[str, Term]]:
+        """One step; the first few are plain ones."""
+        self._settle(step)
+        batch = self.feed(step)
+        if self.done < PLAIN_FIRST:
+            self.done += 1
+            return self._aside(batch)
+        if self.graph is None:
+            self._record(batch)
+        assert self.graph is not None
+        for kept, fresh in zip(_tensors(self.batch), _tensors(batch), strict=True):
+            kept.copy_(fresh)
+        self.graph.replay()
+        # The next replay writes over what this one found.
+        return self.loss.clone(), {name: Term(term.value.clone(), term.weight) for name, term in self.terms.items()}
+
+    def _aside(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
+        """A plain step on a stream of its own, as a recording will be: autograd then ties nothing to another one."""
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            found = self._train(batch, 0.0)
+        torch.cuda.current_stream().wait_stream(stream)
+        return found
+
+    def _record(self, batch: Batch) -> None:
+        self.batch = Batch(*(Part(*(tensor.clone() for tensor in part)) for part in batch))
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss, self.terms = self._train(self.batch, 0.0)
+
+
+def make_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed, config: Config, fabric: Fabric
+) -> PlainStep:
+    """The fastest step that the method, the optimiser and the device allow."""
+    alone_on_gpu = fabric.device.type == "cuda" and fabric.world_size == 1
+    recorded = config.compile and alone_on_gpu and config.optimizer in ("adam", "adamw") and model.replays
+    return (GraphedStep if recorded else PlainStep)(model, optimizer, feed, config, fabric)
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    return [tensor for part in batch for tensor in part]
+
+
+def lr_factor(schedule: str, progress: float) -> float:
+    """What the learning rate is multiplied by at ``progress``."""
+    if schedule == "drops":
+        return 1.0 if progress < 5 / 12 else 0.1 if progress < 10 / 12 else 0.01
+    if schedule == "poly":
+        return float((1 - progress) ** 0.9)
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * progress)) / 2
+    return 1.0

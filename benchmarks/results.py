@@ -1,0 +1,130 @@
+"""Keep what runs have found: a line per run in docs/results/runs.jsonl, tables made from it, a picture of the curves.
+
+python benchmarks/results.py add RUN_FOLDER...       # a line for each finished run
+python benchmarks/results.py tables                  # docs/results/*.md and the README's table, from those lines
+python benchmarks/results.py curves RUN_FOLDER...    # docs/pictures/acdc-curves.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mixseg.config import Config, to_dict
+from mixseg.data.build import digest
+from mixseg.errors import MixsegError
+from mixseg.files import read_json, replacing
+from mixseg.folder import RunFolder
+from mixseg.logbook import read_log
+from mixseg.metrics import METRICS
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS = ROOT / "docs" / "results" / "runs.jsonl"
+PICTURE = ROOT / "docs" / "pictures" / "acdc-curves.png"
+
+Record = dict[str, Any]
+
+
+def read_runs(path: Path = RUNS) -> list[Record]:
+    """The lines of runs.jsonl."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def make_record(run: Path) -> Record:
+    """The line of a finished run. It holds no path and no command: those belong to the machine that trained."""
+    folder = RunFolder(run)
+    finished = folder.finished
+    if finished is None:
+        raise MixsegError(f"{run} is not finished: train it to its end first.")
+    config, facts = read_json(run / "config.json"), folder.facts
+    config["split"] = Path(config["split"]).name
+    looks = [entry for entry in read_log(run / "log.jsonl") if entry.get("dsc")]
+    best = max(looks, key=lambda entry: (entry["score"], -entry["step"]))["step"] if looks else None
+    return {
+        "id": run_id(config, facts),
+        "config": config,
+        "data": facts["data"],
+        "classes": facts["classes"],
+        "counts": {part: len(names) for part, names in facts["protocol"].items()},
+        **{key: facts[key] for key in ("python", "versions", "device", "commit")},
+        **{key: finished[key] for key in ("training_seconds", "seconds", "peak_gpu_gib", "test")},
+        "best_step": best,
+        "collapse_warnings": sum("Collapse" in (entry.get("warning") or "") for entry in looks),
+        "figures": [_figure(entry) for entry in finished["summary"]],
+    }
+
+
+def run_id(config: Record, facts: Record) -> str:
+    """A hash of what was asked for, of the arrays, and of who was train, val and test.
+
+    Of the config, what differs from the defaults of Config: a key that is added later does not rename older runs.
+    """
+    defaults = to_dict(Config())
+    told = {key: value for key, value in config.items() if key != "split" and value != defaults.get(key)}
+    return digest(told, facts["data"], facts["protocol"])[:16]
+
+
+def _figure(entry: Record) -> Record:
+    """One entry of ``scores.summarise`` with seven digits, without the metrics that are unknown."""
+    kept = {key: entry[key] for key in ("part", "checkpoint", "branch", "class", "cases", "left_out")}
+    known = {metric: entry[metric] for metric in METRICS if entry[metric]["mean"] is not None}
+    rounded = {name: {key: value and round(value, 7) for key, value in of.items()} for name, of in known.items()}
+    return {**kept, **rounded}
+
+
+def add(runs: Sequence[Path], *, replace: bool, path: Path = RUNS) -> None:
+    """Put a line for each run into ``path``; what is there already stays, unless ``replace``."""
+    held = {record["id"]: record for record in read_runs(path)}
+    for run in runs:
+        record = make_record(run)
+        before = held.get(record["id"])
+        if before == record:
+            print(f"{run.name}: is there already")
+        elif before is not None and not replace:
+            raise MixsegError(
+                f"{run}: another run of the same config on the same data is in {path.name} (id {record['id']}); "
+                "say --replace to put this one in its place."
+            )
+        else:
+            held[record["id"]] = record
+            print(f"{run.name}: {'added' if before is None else 'replaced'}")
+    with replacing(path) as temporary:
+        temporary.write_text("".join(json.dumps(record) + "\n" for record in held.values()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one of the three commands."""
+    parser = argparse.ArgumentParser(prog="python benchmarks/results.py", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(dest="command", required=True)
+    adding = commands.add_parser("add", help="a line in runs.jsonl for each finished run")
+    adding.add_argument("runs", nargs="+", type=Path, metavar="RUN_FOLDER")
+    adding.add_argument("--replace", action="store_true", help="put it in the place of an earlier run of the config")
+    commands.add_parser("tables", help="make the tables anew")
+    drawing = commands.add_parser("curves", help="draw the curves of runs whose log.jsonl is at hand")
+    drawing.add_argument("runs", nargs="+", type=Path, metavar="RUN_FOLDER")
+    drawing.add_argument("--out", type=Path, default=PICTURE)
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "add":
+            add(options.runs, replace=options.replace)
+        elif options.command == "tables":
+            from results_tables import write_pages
+
+            print("\n".join(f"written: {path.relative_to(ROOT)}" for path in write_pages(read_runs(), ROOT)))
+        else:
+            from results_curves import draw
+
+            draw(options.runs, options.out)
+    except MixsegError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,129 @@
+"""Lines of runs.jsonl -> groups that differ in nothing but the seed, and how each differs from its preset."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from mixseg.config import make_config, to_dict
+from mixseg.methods import METHODS
+from mixseg.scores import MEAN
+
+Record = dict[str, Any]
+
+PROTOCOL: dict[str, dict[str, Any]] = {
+    "acdc": {"dims": 2, "target": ["LV"], "partial": "erosion-3x3"},
+    "la": {"dims": 3, "partial": "erosion-10x10"},
+}
+"""What the paper's experiments on a data set have in common, whatever the preset."""
+
+EPOCH = {3: 6, 5: 10, 10: 21}
+"""Steps that 8 images each need to pass over the full slices of ACDC's Set-N once. As many passes for every N: the
+preset ``paper`` says how many steps Set-3 takes."""
+
+NO_CHANGE = {"seed", "set", "split", "compile", "validate_every", "on_collapse"}
+"""Keys in which runs may differ and still be runs of one row."""
+
+
+class Spread(NamedTuple):
+    """A figure over seeds: each seed's mean over scans counts once."""
+
+    mean: float
+    sd: float | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in nothing but the seed.
+
+    Attributes:
+        dataset: Whose scans.
+        n: Of Set-N; None is all train patients.
+        method: Row of METHODS.
+        preset: Where the settings come from.
+        changes: ``key=value`` for each setting that differs from the preset's.
+        records: One per seed.
+    """
+
+    dataset: str
+    n: int | None
+    method: str
+    preset: str
+    changes: tuple[str, ...]
+    records: tuple[Record, ...]
+
+    def figure(self, metric: str, *, part: str, checkpoint: str, branch: str) -> Spread | None:
+        """Mean and sd over the seeds that have it (DSC in percent), or None."""
+        means = [_mean_of(record, metric, part, checkpoint, branch) for record in self.records]
+        known = [100 * mean if metric == "dsc" else mean for mean in means if mean is not None]
+        if not known:
+            return None
+        sd = statistics.stdev(known) if len(known) > 1 else None
+        return Spread(statistics.fmean(known), sd, len(known))
+
+
+def gather(records: Iterable[Record]) -> list[Group]:
+    """The groups, in the order in which their first runs were added."""
+    found: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        config = record["config"]
+        n = None if config["method"] == "upper-bound" else config["set"]
+        key = (config["dataset"], n, config["method"], config["preset"], changes(config))
+        found.setdefault(key, []).append(record)
+    return [Group(*key, tuple(records)) for key, records in found.items()]
+
+
+def changes(config: Record) -> tuple[str, ...]:
+    """``key=value`` for each setting that is neither the preset's nor the protocol's."""
+    preset, method, dataset = config["preset"], config["method"], config["dataset"]
+    usual = _usual(preset, method, dataset, config["set"])
+    own, weights = _flat(usual), METHODS[method].weights
+    now = _flat({**usual, **config})
+    told = {key: value for key, value in now.items() if key.split(".")[0] not in NO_CHANGE and value != own.get(key)}
+    same = {f"weights.{name}" for name, weight in weights.items() if told.get(f"weights.{name}") == weight}
+    return tuple(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in told.items() if key not in same)
+
+
+def _usual(preset: str, method: str, dataset: str, n: int | None) -> Record:
+    """The config of a method under a preset in the experiments on ``dataset``."""
+    told = {"preset": preset, "method": method, "dataset": dataset, "set": n, **PROTOCOL.get(dataset, {})}
+    usual = to_dict(make_config(**told))
+    if preset == "paper" and dataset == "acdc" and n in EPOCH:
+        usual["steps"] = usual["steps"] * EPOCH[n] // EPOCH[3]
+    return usual
+
+
+def _flat(config: Record) -> Record:
+    """``{"batch": {"full": 8}}`` -> ``{"batch.full": 8}``."""
+    flat = {}
+    for key, value in config.items():
+        flat |= {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def _mean_of(record: Record, metric: str, part: str, checkpoint: str, branch: str) -> float | None:
+    """The mean over scans of one output; over classes too, where there are several."""
+    wanted = (part, checkpoint, branch)
+    entries = [entry for entry in record["figures"] if (entry["part"], entry["checkpoint"], entry["branch"]) == wanted]
+    over_all = [entry for entry in entries if entry["class"] == MEAN] or entries
+    return over_all[0][metric]["mean"] if over_all and metric in over_all[0] else None
+
+
+@cache
+def paper_values() -> dict[str, Any]:
+    """The numbers that the paper prints, by experiment."""
+    return json.loads(files("mixseg").joinpath("paper_values.json").read_text())
+
+
+def paper_value(dataset: str, n: int | None, method: str, branch: str) -> dict[str, float] | None:
+    """DSC (percent) and HD95 (voxels) of one output in the paper, if it has it."""
+    where = "all" if n is None else f"set-{n}"
+    values = paper_values()
+    main = values.get(f"{dataset}-main", {}).get(where, {}).get(method, {}).get(branch)
+    return main or values.get(f"{dataset}-semi-supervised", {}).get(where, {}).get(method)

@@ -358,7 +358,7 @@ def test_an_unknown_flag_exits_with_2(capsys):
 
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_teaches_with_an_example_and_has_help(name, capsys):
-    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name)
+    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name.replace("-", "_"))
     assert f"$ mixseg {name}" in function.__doc__
     with pytest.raises(SystemExit) as exit_:
         main([name, "--help"])

@@ -38,6 +38,8 @@ class Config:
         split: A splits.json or splits_final.json; empty: the one beside the data, or a seeded patient-wise one.
         set: Set-N: N patients with full masks and ``ratio`` times as many with partial labels. None: as the files say.
         ratio: Partly labelled patients for each fully labelled one in Set-N.
+        proposals_from: For the method proposals: the finished run that proposes masks, a path relative to the folder
+            that holds this run's, or else to the current one.
         seed: Drives initialisation, order and noise; never the split.
         steps: Optimiser steps.
         batch: Images per step by kind.
@@ -80,6 +82,7 @@ class Config:
     split: str = ""
     set: int | None = None
     ratio: int = 5
+    proposals_from: str = ""
     seed: int = 0
     steps: int = 3000
     batch: BatchSizes = field(default_factory=BatchSizes)

@@ -27,7 +27,8 @@ from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
 from mixseg.labels import LabelFlags
 from mixseg.progress import track
-from mixseg.run import Data, predict_probabilities, prepare_options, train
+from mixseg.proposals import find_source, inherited
+from mixseg.run import Data, predict_probabilities, prepare_options, propose, train
 from mixseg.run import load as load_method
 from mixseg.types import Case, Source
 
@@ -52,7 +53,7 @@ def train_folder(
     Args:
         folder: Scans in any known layout.
         out: The run folder; the prepared arrays lie beside it and serve further runs.
-        settings: Config keys, as in JSON.
+        settings: Config keys, as in JSON. A run from proposals has the others from the run that proposes.
         dataset: The layout; recognised if not given.
         flags: What label ids mean, where that is not clear.
         hardware: Where to compute.
@@ -60,13 +61,16 @@ def train_folder(
     """
     dataset = dataset or recognise(folder)
     cases = load(folder, dataset, flags, print)
-    settings = {"dims": sensible_dims(cases), **(settings or {})}
+    settings = {"dims": sensible_dims(cases), **inherited(settings or {}, out)}
     config = make_config(**{"dataset": dataset, **settings})
+    find_source(config, out)  # a missing one is told before the scans are prepared
     split = find_split(folder, cases, config)
     options = prepare_options(config)
     beside = out.parent / ".prepared" / f"{folder.resolve().name}-{digest(str(folder.resolve()), str(options))[:8]}"
     prepared = prepare(cases, beside, options)
-    run = train(config, Data.of(prepared, split, config), out, hardware=hardware, test=test)
+    proposals = propose(config, prepared, split, out, hardware=hardware)
+    data = Data.of(prepared, split, config, proposals=proposals)
+    run = train(config, data, out, hardware=hardware, test=test)
     write_predictions(run, prepared, cases)
     return run
 

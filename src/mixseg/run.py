@@ -29,7 +29,7 @@ from mixseg.data.options import PrepareOptions
 from mixseg.data.pack import unpack
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split, read_split
-from mixseg.data.views import Labels, Seen, SeenCase, see
+from mixseg.data.views import Seen, SeenCase, see
 from mixseg.engine import Hardware, evaluating, fit, lead, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
@@ -38,6 +38,9 @@ from mixseg.folder import RunFolder, environment
 from mixseg.inference import probabilities
 from mixseg.methods import METHODS, Method, MethodOptions, make_method
 from mixseg.networks import Network, make_network
+from mixseg.progress import track
+from mixseg.proposals import FILE as PROPOSALS
+from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
 from mixseg.scores import Row, score_case, summarise, write_metrics
 from mixseg.types import KINDS, Kind
 from mixseg.validation import Look
@@ -56,6 +59,7 @@ class Data:
         open_test: Gives the test scans; called only where the test set is asked for by name.
         hash: Of the prepared arrays and of what the run sees of them.
         protocol: Who is train, val and test, for the report.
+        proposals: The masks of some of the scans, if another run proposed them; kept in the run folder.
     """
 
     classes: tuple[str, ...]
@@ -64,6 +68,7 @@ class Data:
     open_test: Callable[[], Sequence[Scan]] = tuple
     hash: str = ""
     protocol: Mapping[str, Any] = field(default_factory=dict)
+    proposals: Proposals | None = None
 
     @property
     def channels(self) -> int:
@@ -71,13 +76,15 @@ class Data:
         return next(scan.channels for scans in self.train.values() for scan in scans)
 
     @staticmethod
-    def of(prepared: Prepared, split: Split, config: Config, *, proposals: Mapping[str, Labels] | None = None) -> Data:
+    def of(prepared: Prepared, split: Split, config: Config, *, proposals: Proposals | None = None) -> Data:
         """What the method of ``config`` may see of a prepared folder."""
         n = None if config.method == "upper-bound" else config.set
-        view = see(prepared, split, sees=METHODS[config.method].sees, n=n, ratio=config.ratio, proposals=proposals)
+        masks = proposals.masks if proposals else {}
+        view = see(prepared, split, sees=METHODS[config.method].sees, n=n, ratio=config.ratio, proposals=masks)
         train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
         protocol: dict[str, list[str]] = {
-            **{kind: [seen.id for seen in cases] for kind, cases in train.items()},
+            **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},
+            **({"proposed": list(masks)} if masks else {}),
             "val": [seen.id for seen in view.val],
             "test patients": list(split.test),
         }
@@ -88,6 +95,7 @@ class Data:
             open_test=lambda: [_scan(seen) for seen in view.open_test()],
             hash=prepared.content,
             protocol=protocol,
+            proposals=proposals,
         )
 
 
@@ -115,7 +123,12 @@ def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = 
             if done and (done["test"] or not test) and config == folder.config:
                 return False
             facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
-            folder.begin(config, environment(fabric.device, data.hash) | facts)
+            facts = environment(fabric.device, data.hash) | facts
+            if data.proposals:
+                facts["proposals"] = dict(data.proposals.origin)
+            folder.begin(config, facts)
+            if data.proposals:
+                write_proposals(folder.path / PROPOSALS, data.proposals)
             return True
 
         if lead(fabric, begin):
@@ -199,6 +212,35 @@ def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str = "last
     method = build(run.config, channels=channels, classes=classes)
     load_weights(method, run.path / f"{checkpoint}.pt")
     return method.eval()
+
+
+def propose(
+    config: Config, prepared: Prepared, split: Split, out: Path, *, hardware: Hardware | None = None
+) -> Proposals | None:
+    """The masks that ``config`` asks another run for: its answer for each scan that has no full mask here.
+
+    The class with the highest probability everywhere, partial labels or not, as in the paper. A run that has begun goes
+    on with the masks it began with. None for a method that takes no proposals.
+    """
+    source = find_source(config, out)
+    if source is None:
+        return None
+    begun = kept(out, source)
+    if begun is not None:
+        return begun
+    scans = [_scan(seen) for seen in see(prepared, split, sees="unlabelled", n=config.set, ratio=config.ratio).bare]
+    if not scans:
+        raise MixsegError(f"All train scans of {prepared.folder} have full masks: there is nothing to propose.")
+    check_source(source, config, prepared, split, [scan.name for scan in scans])
+    # A process that trains with others comes here before it knows of them, and finds the same masks as they do.
+    fabric = make_fabric(Hardware((hardware or Hardware()).device), source.config.precision)
+    method = load(source, channels=prepared.channels, classes=len(prepared.classes)).to(fabric.device)
+    answer = method.outputs[0]
+    masks = {
+        scan.name: predict_labels(method, scan, source.config, fabric)[answer]
+        for scan in track(scans, "proposing masks", total=len(scans))
+    }
+    return Proposals(masks, origin_of(source))
 
 
 def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric) -> Method:
@@ -293,9 +335,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             split = read_split(options.split, prepared.cases, dataset=config.dataset)
             print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
             hardware = Hardware(options.device, devices=options.devices)
-            train(
-                config, Data.of(prepared, split, config), options.out / path.stem, hardware=hardware, test=options.test
-            )
+            out = options.out / path.stem
+            proposals = propose(config, prepared, split, out, hardware=hardware)
+            data = Data.of(prepared, split, config, proposals=proposals)
+            train(config, data, out, hardware=hardware, test=options.test)
     except MixsegError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None

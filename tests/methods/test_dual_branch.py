@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from discs import batch, tiny_method
+from mixseg.config import make_config
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS, MethodOptions
 from mixseg.methods.base import ramp_up
+from mixseg.run import build
 from mixseg.types import IGNORE
 
 
@@ -138,6 +140,16 @@ def test_the_confidence_term_sees_the_scans_it_is_told_to(entropy_on, first, con
     shannon, least = -(probs * np.log(probs)).sum(axis=1).mean(), -np.log(probs.max(axis=1)).mean()
     expected = shannon if confidence == "entropy" else least
     assert terms["entropy"].value.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_config_key_makes_pseudo_labels_the_confidence_term():
+    config = make_config(method="kl-ent", preset="quick", confidence="min-entropy", width=4, depth=2, dropout=0.0)
+    method = build(config, channels=1, classes=2).eval()
+    seen = batch(2, 3)
+    bottom = method._logits(seen)[1][2:].detach().double().numpy()
+    term = method(seen, 0.5)["entropy"]
+    assert term.value.item() == pytest.approx(plain_cross_entropy(bottom, bottom.argmax(axis=1)), rel=1e-5)
+    assert term.weight == METHODS["kl-ent"].weights["entropy"]
 
 
 def test_the_confidence_term_grows_over_the_ramp_and_no_other_does():

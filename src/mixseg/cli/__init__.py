@@ -27,6 +27,7 @@ VERBS: dict[str, Verb] = {
     "simulate": Verb("scans", "a dataset with partial labels, from full masks or from the built-in phantom"),
     "prepare": Verb("scans", "compact arrays for training, or one archive to carry to another machine"),
     "train": Verb("runs", "train on a folder of scans; go on where a run stopped"),
+    "self-train": Verb("runs", "rounds of training, each from the masks that the one before proposes"),
     "predict": Verb("runs", "label maps for a folder of images"),
     "evaluate": Verb("runs", "DSC, HD95 and ASSD of label maps against reference masks"),
     "report": Verb("runs", "one HTML page about a run"),
@@ -70,7 +71,7 @@ def _call(words: list[str]) -> int:
         raise MixsegError(f"mixseg has no verb {name!r}: {did_you_mean(name, VERBS)}")
     import tyro
 
-    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name)
+    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name.replace("-", "_"))
     code = tyro.cli(function, prog=f"mixseg {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
     return int(code or 0)
 

@@ -12,6 +12,8 @@ from mixseg.labels import LabelFlags
 Folder = Annotated[Path, conf.Positional, conf.arg(metavar="FOLDER")]
 Target = Annotated[Path, conf.Positional, conf.arg(metavar="OUT")]
 Run = Annotated[Path, conf.Positional, conf.arg(metavar="RUN")]
+Source = Annotated[Path | None, conf.arg(name="from", metavar="RUN", help_behavior_hint="")]
+Settings = Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE")]
 Input = Annotated[Path, conf.arg(name="input", aliases=["-i"], metavar="FOLDER")]
 Output = Annotated[Path, conf.arg(name="out", aliases=["-o", "--output"], metavar="FOLDER")]
 File = Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")]

@@ -1,14 +1,15 @@
-"""Verbs about runs: train, predict, evaluate, report, demo."""
+"""Verbs about runs: train, self-train, predict, evaluate, report, demo."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro import conf
 
-from mixseg.cli.flags import AS_FOUND, Device, File, Folder, Input, Labels, Layout, Output, Run
+from mixseg.cli.flags import AS_FOUND, Device, File, Folder, Input, Labels, Layout, Output, Run, Settings, Source
 from mixseg.errors import MixsegError
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def train(
     method: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: kl-ent)")] = None,
     preset: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: strong)")] = None,
     config: File = None,
-    set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE")] = (),  # noqa: A002 - the flag
+    set: Settings = (),  # noqa: A002 - the flag
+    source: Source = None,
     dataset: Layout = None,
     labels: Labels = AS_FOUND,
     device: Device = "auto",
@@ -37,6 +39,10 @@ def train(
 
     is all it takes; the same command goes on where a run stopped, and with more steps trains a finished one longer.
 
+    $ mixseg train Dataset001_Heart --out again --method proposals --from run
+
+    trains a fresh network on the full masks and on those that a finished run proposes for the other scans.
+
     $ mixseg train Dataset001_Heart --out quick --preset quick -device cpu --set steps=200 --set batch.full=4
 
     Args:
@@ -46,6 +52,7 @@ def train(
         preset: Where all other settings come from; paper is the publication's protocol, quick is for a CPU.
         config: A JSON file with config keys.
         set: One config key, with a value in JSON; may be repeated, and wins over the flags and the file.
+        source: For proposals: the finished run that proposes masks, whose settings are taken over where none are given.
         dataset: The layout (nnunet, acdc, la, h5, png, phantom); recognised if not given.
         labels: What the ids of label maps mean.
         device: auto takes the GPU if there is one.
@@ -60,12 +67,63 @@ def train(
     from mixseg.pipeline import train_folder
 
     settings = {} if config is None else read_config(config)
-    flags = {"method": method, "preset": preset}
+    proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
+    flags = {"method": method, "preset": preset, "proposals_from": proposer}
     settings = merged(settings, {key: value for key, value in flags.items() if value is not None})
     settings = merged(settings, parse(set))
     hardware = Hardware(device, devices, nodes)
     train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
     print(f"Finished: {out}\nA page about it: mixseg report {out}")
+
+
+def self_train(
+    folder: Folder,
+    *,
+    source: Annotated[Path, conf.arg(name="from", metavar="RUN")],
+    out: Output,
+    rounds: int = 5,
+    set: Settings = (),  # noqa: A002 - the flag
+    dataset: Layout = None,
+    labels: Labels = AS_FOUND,
+    device: Device = "auto",
+    test: bool = False,
+) -> None:
+    """Train round after round, each a fresh network on the full masks and on what the round before proposes.
+
+    $ mixseg self-train Dataset001_Heart --from run --rounds 5 --out rounds
+
+    leaves a run folder per round, and a picture of DSC and HD95 against the round. Finished rounds are left as they
+    are: the same command goes on where it stopped, and more rounds can be asked for.
+
+    Args:
+        folder: Scans in any known layout.
+        source: The finished run that proposes the first masks; the rounds have its settings.
+        out: The folder for the rounds.
+        rounds: How many.
+        set: One config key that differs from the first run's, with a value in JSON; may be repeated.
+        dataset: The layout (nnunet, acdc, la, h5, png, phantom); recognised if not given.
+        labels: What the ids of label maps mean.
+        device: auto takes the GPU if there is one.
+        test: Score the test scans too, in every round.
+    """
+    from mixseg.cli.printing import print_table
+    from mixseg.cli.settings import parse
+    from mixseg.engine import Hardware
+    from mixseg.self_training import self_train as go
+
+    (head, *rows), page = go(
+        folder,
+        out,
+        source=source,
+        rounds=rounds,
+        settings=parse(set),
+        dataset=dataset,
+        flags=labels,
+        hardware=Hardware(device),
+        test=test,
+    )
+    print_table(rows, head)
+    print(f"\nWith a picture: {page}")
 
 
 def predict(

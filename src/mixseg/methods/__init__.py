@@ -86,6 +86,13 @@ METHODS: dict[str, MethodRow] = {
         {"full": 1.0, "self-paced": 0.5, "consistency": 4.0},
         UNLABELLED,
     ),
+    "proposals": MethodRow(
+        one_branch,
+        "one network on full masks and, for the other scans, the masks that a finished run proposes (--from)",
+        "proposals",
+        {"full": 1.0},
+        MANY,
+    ),
 }
 
 

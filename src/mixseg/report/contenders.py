@@ -54,6 +54,8 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
         if not run.rows:
             raise MixsegError(f"{path} has no scores yet: finish its training first, or leave it out.")
         settings = {key: value for key, value in to_dict(run.config).items() if key not in NOT_COMPARED}
+        # Seeds learn from proposals of different runs; what tells methods apart is how those runs were trained.
+        settings["proposals_from"] = " > ".join(run.facts.get("proposals", {}).get("methods", []))
         groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
     if not groups:
         raise MixsegError("There is nothing to compare: name at least one run folder.")

@@ -21,6 +21,7 @@ COLUMNS = {
 }
 WHO = {
     "full": "train, with full masks",
+    "proposed": "train, with masks that another run proposed",
     "partial": "train, partly labelled",
     "bare": "train, without labels",
     "val": "validation",

@@ -1,0 +1,84 @@
+"""Self-training: rounds of fresh networks, each learning from the masks that the one before proposes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from mixseg.config import to_dict
+from mixseg.engine import Hardware
+from mixseg.errors import MixsegError
+from mixseg.folder import RunFolder
+from mixseg.labels import LabelFlags
+from mixseg.pipeline import train_folder
+from mixseg.proposals import FILE, fingerprint, read_proposals
+from mixseg.report.rounds import write_rounds
+
+SEEDS_APART = 1000
+"""Round r has the seed s + 1000 r: no round of one seed repeats the start of a round of another."""
+
+
+def self_train(
+    folder: Path,
+    out: Path,
+    *,
+    source: Path,
+    rounds: int = 5,
+    settings: Mapping[str, Any] | None = None,
+    dataset: str | None = None,
+    flags: LabelFlags | None = None,
+    hardware: Hardware | None = None,
+    test: bool = False,
+) -> tuple[list[tuple[str, ...]], Path]:
+    """Train ``out/round-1``, ``out/round-2``, ...; returns a table of all rounds and the page about them.
+
+    A finished round is left as it is, one that was stopped goes on; more rounds can be asked for later.
+
+    Args:
+        folder: Scans in any known layout.
+        out: The folder for the runs and the page.
+        source: The finished run that proposes the masks of the first round.
+        rounds: How many.
+        settings: Config keys of every round; all others are those of ``source``. The seed is of "round 0".
+        dataset: The layout; recognised if not given.
+        flags: What label ids mean, where that is not clear.
+        hardware: Where to compute.
+        test: Score the test scans too.
+    """
+    if rounds < 1:
+        raise MixsegError(f"--rounds is {rounds}: ask for at least one.")
+    seed = (settings or {}).get("seed", RunFolder(source).config.seed)
+    runs = [source, *(out / f"round-{number}" for number in range(1, rounds + 1))]
+    for number, (before, run) in enumerate(pairwise(runs), start=1):
+        own = {"method": "proposals", "proposals_from": _seen_from(out, before), "seed": seed + SEEDS_APART * number}
+        wanted = {**(settings or {}), **own}
+        if _done(RunFolder(run), RunFolder(before), wanted, test=test):
+            print(f"round {number} of {rounds}: finished before", flush=True)
+            continue
+        print(f"round {number} of {rounds}: from {before}", flush=True)
+        train_folder(folder, run, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
+    return write_rounds(runs, out)
+
+
+def _seen_from(out: Path, run: Path) -> str:
+    """How a run in ``out`` names another one, wherever the command is given."""
+    return os.path.relpath(run.resolve(), out.resolve())
+
+
+def _done(run: RunFolder, before: RunFolder, wanted: Mapping[str, Any], *, test: bool) -> bool:
+    """Whether the round is finished, with these settings, and from what ``before`` holds now."""
+    done = run.finished
+    if not done or (test and not done["test"]):
+        return False
+    same = read_proposals(run.path / FILE).origin["checkpoint"] == fingerprint(before)
+    return same and _holds(to_dict(run.config), wanted)
+
+
+def _holds(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(
+        _holds(config[key], value) if isinstance(value, Mapping) else config.get(key) == value
+        for key, value in wanted.items()
+    )

@@ -1,0 +1,143 @@
+"""Rounds of self-training: each from the one before, finished ones left alone, and what is shown of them."""
+
+import json
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mixseg import self_training
+from mixseg.cli import main
+from mixseg.engine import Hardware
+from mixseg.errors import MixsegError
+from mixseg.folder import RunFolder
+from mixseg.pipeline import train_folder
+from mixseg.proposals import FILE, read_proposals
+from mixseg.report.compare import comparison_rows
+from mixseg.report.run_files import RunFiles
+from mixseg.run import load
+from mixseg.self_training import self_train
+from mixseg.simulation import Recipe, simulate_phantom
+
+CPU = Hardware("cpu")
+SMALL = {"preset": "quick", "target": ["LV"], "steps": 4, "size": [16, 16], "width": 2, "depth": 2, "validate_every": 2}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Scans of four train patients, one of them with full masks; a finished run; two rounds from it."""
+    root = tmp_path_factory.mktemp("made")
+    recipe = Recipe(partial="erosion-3x3", keep_full=1)
+    simulate_phantom(root / "scans", recipe, kind="heart", size=16, seed=0, patients=6, val=1, test=1)
+    train_folder(root / "scans", root / "first", settings={**SMALL, "method": "lower-bound", "seed": 1}, hardware=CPU)
+    lines, page = rounds(root, 2)
+    return root, lines, page
+
+
+def rounds(root, count, **options):
+    return self_train(
+        root / "scans", root / "rounds", source=root / "first", rounds=count, hardware=CPU, test=True, **options
+    )
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    return shutil.copytree(made[0], tmp_path / "copied", symlinks=True)
+
+
+def test_each_round_learns_from_the_round_before_with_a_seed_of_its_own(made):
+    root, _, _ = made
+    runs = [root / "first", root / "rounds" / "round-1", root / "rounds" / "round-2"]
+    configs = [RunFolder(run).config for run in runs]
+    assert [config.seed for config in configs] == [1, 1001, 2001]
+    assert [config.proposals_from for config in configs] == ["", "../first", "round-1"]
+    assert [config.steps for config in configs] == [4, 4, 4], "the settings of the first run are taken over"
+    assert RunFolder(runs[2]).facts["proposals"]["methods"] == ["lower-bound", "proposals"]
+    first_weights = [next(iter(load(RunFolder(run), channels=1, classes=2).parameters())) for run in runs]
+    assert not any((a == b).all() for a, b in pairwise(first_weights))
+    assert all(read_proposals(run / FILE).masks for run in runs[1:]), "every round keeps its proposals"
+
+
+def test_finished_rounds_are_left_alone_and_more_can_be_asked_for(copied, monkeypatch, capsys):
+    trained = []
+
+    def noted(folder, out, **options):
+        trained.append(out.name)
+        return train_folder(folder, out, **options)
+
+    monkeypatch.setattr(self_training, "train_folder", noted)
+    rounds(copied, 2)
+    assert trained == []
+    assert "round 2 of 2: finished before" in capsys.readouterr().out
+    lines, _ = rounds(copied, 3)
+    assert trained == ["round-3"]
+    assert [line[0] for line in lines] == ["round", "1", "2", "3"]
+
+
+def test_other_settings_or_another_source_are_refused_not_skipped(copied):
+    with pytest.raises(MixsegError, match="holds a run with lr="):
+        rounds(copied, 2, settings={"lr": 0.5})
+    shutil.copy(copied / "rounds" / "round-2" / "last.pt", copied / "rounds" / "round-1" / "last.pt")
+    with pytest.raises(MixsegError, match=r"has changed since .*round-2 took its proposals"):
+        rounds(copied, 2)
+
+
+def test_the_table_has_the_means_of_every_round_that_was_scored_on_the_same_part(made):
+    root, (head, *rows), _ = made
+    assert head[:5] == ("round", "method", "seed", "scans", "DSC (%)")
+    assert [row[:4] for row in rows] == [("1", "proposals", "1001", "2"), ("2", "proposals", "2001", "2")]
+    for row, name in zip(rows, ("round-1", "round-2"), strict=True):
+        scored = RunFiles.read(root / "rounds" / name).chosen(part="test", branch="top")
+        assert row[4].startswith(f"{100 * np.mean([each.dsc for each in scored]):.2f} ±")
+
+
+def test_the_first_run_is_round_0_where_it_was_scored_too(copied):
+    train_folder(copied / "scans", copied / "first", settings={**SMALL, "method": "lower-bound", "seed": 1},
+                 hardware=CPU, test=True)  # fmt: skip
+    (_, *rows), _ = rounds(copied, 2)
+    assert [row[:3] for row in rows] == [
+        ("0", "lower-bound", "1"),
+        ("1", "proposals", "1001"),
+        ("2", "proposals", "2001"),
+    ]
+
+
+def test_the_picture_and_the_page_are_there(made):
+    root, _, page = made
+    with Image.open(root / "rounds" / "rounds.png") as picture:
+        assert np.asarray(picture.convert("L")).std() > 5
+    text = page.read_text()
+    assert "Self-training, 2 rounds" in text
+    assert "data:image/png" in text
+
+
+def test_seeds_of_one_chain_are_compared_together_and_rounds_apart(made, tmp_path):
+    root, _, _ = made
+    other = shutil.copytree(root / "rounds" / "round-1", tmp_path / "round-1")
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "seed": 7, "proposals_from": "elsewhere"}))
+    runs = [root / "rounds" / "round-1", other, root / "rounds" / "round-2"]
+    _, first, second = comparison_rows(runs)
+    assert first[:3] == ('proposals (proposals_from "lower-bound")', "network (top)", "2")
+    assert second[:3] == ('proposals (proposals_from "lower-bound > proposals")', "network (top)", "1")
+
+
+def test_no_rounds_are_one_sentence(made):
+    with pytest.raises(MixsegError, match="--rounds is 0"):
+        rounds(made[0], 0)
+
+
+def test_from_the_command_line(copied, monkeypatch, capsys):
+    monkeypatch.chdir(copied)
+    shutil.rmtree("rounds")
+    device = ["-device", "cpu"]
+    assert main(["train", "scans", "--out", "again", "--method", "proposals", "--from", "first", *device]) == 0
+    assert RunFolder(copied / "again").config.proposals_from == "first"
+    words = ["self-train", "scans", "--from", "first", "--rounds", "1", "--out", "rounds", "--set", "steps=2"]
+    assert main([*words, *device]) == 0
+    assert "With a picture: rounds/report.html" in capsys.readouterr().out
+    assert RunFolder(copied / "rounds" / "round-1").config.steps == 2
+    assert main(["train", "scans", "--out", "wrong", "--from", "first", *device]) == 2
+    assert "kl-ent takes no proposals" in capsys.readouterr().err

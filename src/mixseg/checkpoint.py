@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import pickle
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,10 @@ from mixseg.files import replacing
 from mixseg.methods import Method
 
 Weights = dict[str, Tensor]
+
+WEIGHTS = {"method", "step"}
+"""What every checkpoint holds; last.pt holds more."""
+ANOTHER = "put back a last.pt or best.pt that a run wrote, or remove it and train again."
 
 
 class Average:
@@ -89,7 +93,7 @@ class State:
         if not (folder / "last.pt").exists():
             return
         device = next(self.method.parameters()).device
-        content = _read(folder / "last.pt", device)
+        content = _read(folder / "last.pt", device, {"method", "step", "optimizer", "best"})
         _load(self.method, content["method"], folder / "last.pt")
         self.optimizer.load_state_dict(content["optimizer"])
         self.step = content["step"]
@@ -97,31 +101,34 @@ class State:
             self.average.weights, self.average.updates = content["average"]["weights"], content["average"]["updates"]
         self.best_score, self.best_step = content["best"]["score"], content["best"]["step"]
         if self.best_step and (folder / "best.pt").exists():
-            self.best = _read(folder / "best.pt", device)["method"]
+            self.best = _read(folder / "best.pt", device, WEIGHTS)["method"]
 
 
 def load_weights(method: Method, path: Path) -> int:
     """Give ``method`` the weights to predict with of a checkpoint; returns the step it was made at."""
-    content = _read(path, next(method.parameters()).device)
+    content = _read(path, next(method.parameters()).device, WEIGHTS)
     averaged = content.get("average")
     _load(method, averaged["weights"] if averaged else content["method"], path)
     return int(content["step"])
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    with replacing(path) as temporary:
-        torch.save(dict(content), temporary)
+    # Through a file of Python's: torch's own writer turns a full disk into an error about positions.
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        torch.save(dict(content), file)
 
 
-def _read(path: Path, device: torch.device) -> dict[str, Any]:
+def _read(path: Path, device: torch.device, needed: Set[str]) -> dict[str, Any]:
     if not path.exists():
         raise MixsegError(f"{path} does not exist: train the run first, or name another checkpoint.")
     try:
-        content = torch.load(path, map_location=device, weights_only=True)
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-        raise MixsegError(f"{path} is no readable checkpoint ({str(error).splitlines()[0]}): remove it.") from error
-    if not isinstance(content, dict) or "method" not in content:
-        raise MixsegError(f"{path} is no checkpoint of mixseg: name the last.pt or best.pt of a run.")
+        content = torch.load(path, map_location=device, weights_only=True) if zipfile.is_zipfile(path) else None
+    except Exception as error:  # a damaged file can break the reader anywhere, and its advice is to trust the file
+        raise MixsegError(f"{path} is damaged, or holds more than weights: {ANOTHER}") from error
+    if content is None:
+        raise MixsegError(f"{path} was cut short, or is no checkpoint at all: {ANOTHER}")
+    if not isinstance(content, dict) or not needed <= set(content):
+        raise MixsegError(f"{path} is not the kind of checkpoint that is needed here: {ANOTHER}")
     return content
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -13,7 +14,9 @@ from typing import Any, Literal
 
 from mixseg.errors import MixsegError, did_you_mean, known
 from mixseg.files import read_json
+from mixseg.losses import divergence
 from mixseg.methods import METHODS
+from mixseg.networks import NETWORKS
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Config:
         schedule: "constant", "drops" (a tenth at 5/12 and at 10/12 of training), "poly" or "cosine".
         augment: "none", "paper-3d" or "strong".
         average: Decay of a moving average of the weights, used for validation and prediction; 0 is off.
-        precision: "fp32", "tf32" or "bf16"; "auto" is bf16 on a GPU that has it and fp32 elsewhere.
+        precision: "fp64", "fp32", "tf32" or "bf16"; "auto" is bf16 on a GPU that has it and fp32 elsewhere.
         compile: Whether the network is compiled first; pays on long GPU runs.
         validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
         on_collapse: What happens when the student runs away: "warn" or "stop".
@@ -111,7 +114,7 @@ class Config:
     schedule: Literal["constant", "drops", "poly", "cosine"] = "constant"
     augment: Literal["none", "paper-3d", "strong"] = "none"
     average: float = 0.0
-    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
+    precision: Literal["auto", "fp64", "fp32", "tf32", "bf16"] = "auto"
     compile: bool = False
     validate_every: int = 0
     on_collapse: Literal["warn", "stop"] = "warn"
@@ -183,6 +186,7 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     """The config of ``method`` under ``preset``, with ``changes`` on top (values as in JSON)."""
     known("method", method, METHODS)
     known("preset", preset, PRESETS)
+    _value(Literal[2, 3], dims, "'dims'")
     full, partial, bare = METHODS[method].batch[dims]
     settled: dict[str, Any] = {
         **PRESETS[preset][dims],
@@ -191,14 +195,16 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     }
     for key, value in changes.items():
         # A change of one batch size or weight leaves the others as they are.
-        settled[key] = {**settled.get(key, {}), **value} if isinstance(value, Mapping) else value
+        before = settled.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        settled[key] = {**typing.cast(Mapping[str, Any], before), **value} if both else value
     return from_dict(settled)
 
 
 def from_dict(content: Mapping[str, Any], *, where: str = "the config") -> Config:
     """The config that ``content`` (from JSON) describes; an unknown key or a wrong value is one sentence."""
     config: Config = _build(Config, content, where)
-    known("method", config.method, METHODS)
+    _check(config, where)
     return config
 
 
@@ -216,6 +222,36 @@ def read_config(path: Path) -> dict[str, Any]:
     return content
 
 
+AT_LEAST = {"seed": 0, "steps": 1, "ratio": 1, "set": 1, "validate_every": 0, "weight_decay": 0.0}
+BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 1)}
+
+
+def _check(config: Config, where: str) -> None:
+    """Nothing, or one sentence about a name or a number that no run can have."""
+    known("method", config.method, METHODS)
+    known("network", config.network, NETWORKS)
+    divergence(config.divergence)
+    terms = [*METHODS[config.method].weights, "dice"]
+    for name in config.weights:
+        if name not in terms:
+            raise MixsegError(
+                f"The method {config.method} has no term {name!r} to weigh ('weights' in {where}): "
+                f"{did_you_mean(name, terms)}"
+            )
+    for key, least in AT_LEAST.items():
+        value = getattr(config, key)
+        if value is not None and not value >= least:
+            raise MixsegError(f"{key!r} in {where} is {value!r}: it is at least {least}.")
+    for key, (least, most) in BETWEEN.items():
+        if not least <= getattr(config, key) <= most:
+            raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it lies between {least} and {most}.")
+    for key in ("lr", "temperature"):
+        if not 0 < getattr(config, key) < math.inf:
+            raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it is a positive number.")
+    if min(config.batch.full, config.batch.partial, config.batch.bare) < 0:
+        raise MixsegError(f"'batch' in {where} counts images: no number of them is below 0.")
+
+
 def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - a dataclass and its instance
     hints = typing.get_type_hints(kind)
     for key in content:
@@ -230,14 +266,16 @@ def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
         return _build(hint, value, where)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
-        if value in arguments:
-            return value
+        if value in arguments and not isinstance(value, bool):
+            return arguments[arguments.index(value)]
         raise MixsegError(f"{where} is {value!r}: choose from {', '.join(map(str, arguments))}.")
     if origin in (types.UnionType, typing.Union):
         return None if value is None else _value(arguments[0], value, where)
     if origin is tuple and isinstance(value, list | tuple):
+        if ... not in arguments and len(value) != len(arguments):
+            raise MixsegError(f"{where} is {value!r}: it has {len(arguments)} numbers.")
         return tuple(_value(arguments[0], item, where) for item in value)
-    if isinstance(value, Mapping) and origin is not None:
+    if isinstance(value, Mapping) and origin is Mapping:
         return {key: _value(arguments[1], item, where) for key, item in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

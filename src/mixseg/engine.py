@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
@@ -25,10 +24,13 @@ from mixseg.logbook import Log, Record
 from mixseg.methods import Method
 from mixseg.networks import Network
 from mixseg.progress import Progress
+from mixseg.stepping import make_step
 
-Look = Callable[[Method, float], dict[str, Any]]
-"""(method, progress) -> what is seen between steps, for the log. "score" chooses the best checkpoint, "told" is shown
-beside the progress bar, "warning" is said aloud."""
+Look = Callable[[Method, float, Mapping[str, Any]], dict[str, Any]]
+"""(method, progress, the log's entry before) -> what is seen between steps, for the log. "score" chooses the best
+checkpoint, "told" is shown beside the progress bar, "warning" is said aloud, "collapsed" may stop the run."""
+
+T = TypeVar("T")
 
 PRECISIONS = {"fp64": "64-true", "fp32": "32-true", "tf32": "32-true", "bf16": "bf16-mixed"}
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -63,7 +65,8 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
         accelerator=accelerator,
         devices=hardware.devices,
         num_nodes=hardware.nodes,
-        strategy=DDPStrategy() if several else "auto",
+        # The same parameters take part in every step, though not always all of them: a term may be off.
+        strategy=DDPStrategy(static_graph=True) if several else "auto",
         precision=PRECISIONS[precision],  # type: ignore[arg-type]
     )
     fabric.launch()
@@ -79,6 +82,23 @@ def _accelerator(device: str) -> str:
     return device
 
 
+def lead(fabric: Fabric, act: Callable[[], T]) -> T:
+    """What the first process finds by ``act``, in every process. Its error is everybody's, so that nobody waits."""
+    if fabric.world_size == 1:
+        return act()
+    found: T | None = None
+    sentence = ""
+    if fabric.is_global_zero:
+        try:
+            found = act()
+        except MixsegError as error:
+            sentence = str(error)
+    found, sentence = fabric.broadcast((found, sentence))
+    if sentence:
+        raise MixsegError(sentence)
+    return found  # type: ignore[return-value]
+
+
 def fit(method: Method, feed: Feed, look: Look, *, config: Config, folder: Path, fabric: Fabric) -> State:
     """Train ``method`` to ``config.steps``, from where the folder's last checkpoint left off.
 
@@ -88,16 +108,20 @@ def fit(method: Method, feed: Feed, look: Look, *, config: Config, folder: Path,
     speed_up(method, config, fabric)
     method.to(fabric.device)
     state = State(method, make_optimizer(method, config))
+    # Before anything is loaded or copied: it settles the precision of the weights.
+    model, optimizer = fabric.setup(method, state.optimizer)
     state.average = Average(method, config.average) if config.average else None
     state.resume(folder)
-    leads = fabric.is_global_zero
-    log = Log(folder / "log.jsonl", keep_until=state.step) if leads else None
-    model, optimizer = fabric.setup(method, state.optimizer)
+    if lead(fabric, lambda: state.step) != state.step:
+        raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
+    if state.step > config.steps:
+        raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
     record = Record()
-    saved = time.monotonic()
-    with Progress("training", total=config.steps, done=state.step, silent=not leads) as bar:
+    with Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar:
+        pause = _Pause(look, config, folder, fabric, state, bar)
+        train_on = make_step(model, optimizer, feed, config, fabric)
         while state.step < config.steps:
-            loss, terms = _step(model, optimizer, feed, config, state.step, fabric)
+            loss, terms = train_on(state.step)
             method.after_step(state.step, state.step / config.steps)
             if state.average:
                 state.average.update(method)
@@ -106,42 +130,41 @@ def fit(method: Method, feed: Feed, look: Look, *, config: Config, folder: Path,
             bar.step()
             if state.step % config.looks and state.step < config.steps:
                 continue
+            if fabric.world_size > 1:
+                record.take_means(partial(fabric.all_reduce, reduce_op="mean"))  # type: ignore[arg-type]
             _refuse_nan(record, feed, state.step, folder)
-            if log:
-                entry = {"step": state.step, "lr": optimizer.param_groups[0]["lr"], **record.entry()}
-                with state.average.worn_by(method) if state.average else nullcontext(), evaluating(method, fabric):
-                    entry |= look(method, state.step / config.steps)
-                    state.keep_if_best(entry["score"])
-                log.write(entry)
-                _tell(bar, entry)
-                if state.step == config.steps or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                    state.save(folder)
-                    saved = time.monotonic()
-                if entry.get("warning") and config.on_collapse == "stop":
-                    raise MixsegError(f"Stopped at step {state.step} (--on-collapse stop). {entry['warning']}")
+            lead(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
             record = Record()
-            fabric.barrier()
     return state
 
 
-def _step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed, config: Config, step: int, fabric: Fabric
-) -> tuple[torch.Tensor, dict[str, Any]]:
-    """One optimiser step; returns the loss and its terms."""
-    progress = step / config.steps
-    for group in optimizer.param_groups:
-        group["lr"] = config.lr * lr_factor(config.schedule, progress)
-    torch.manual_seed(_seed(config.seed, step, fabric.global_rank))
-    terms = model(feed(step), progress)
-    loss = torch.stack([term.weight * term.value for term in terms.values()]).sum()
-    fabric.backward(loss)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return loss, terms
+class _Pause:
+    """What the first process does between steps while the others wait: look, log, tell, save."""
 
+    def __init__(self, look: Look, config: Config, folder: Path, fabric: Fabric, state: State, bar: Progress) -> None:
+        self.look, self.config, self.folder = look, config, folder
+        self.fabric, self.state, self.bar = fabric, state, bar
+        self.log = Log(folder / "log.jsonl", keep_until=state.step) if fabric.is_global_zero else None
+        self.saved = time.monotonic()
 
-def _seed(*numbers: int) -> int:
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint32)[0])
+    def __call__(self, record: Record, lr: float) -> None:
+        """One look, and a checkpoint if it is time for one."""
+        assert self.log is not None, "the first process alone looks"
+        state, method = self.state, self.state.method
+        entry = {"step": state.step, "lr": lr, **record.entry()}
+        with state.average.worn_by(method) if state.average else nullcontext(), evaluating(method, self.fabric):
+            entry |= self.look(method, state.step / self.config.steps, self.log.last)
+            state.keep_if_best(entry["score"])
+        self.log.write(entry)
+        _tell(self.bar, entry)
+        stop = bool(entry.get("collapsed")) and self.config.on_collapse == "stop"
+        last = state.step == self.config.steps
+        if stop or last or time.monotonic() - self.saved > SECONDS_BETWEEN_CHECKPOINTS:
+            state.save(self.folder)
+            self.saved = time.monotonic()
+        if stop:
+            why = entry.get("warning") or "The student is still collapsed."
+            raise MixsegError(f"Stopped at step {state.step} (on_collapse=stop; with warn it goes on). {why}")
 
 
 def _refuse_nan(record: Record, feed: Feed, step: int, folder: Path) -> None:
@@ -176,14 +199,15 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
 @contextmanager
 def evaluating(method: Method, fabric: Fabric) -> Iterator[None]:
     """Evaluation mode without gradients, and without tuning or compiling for the many shapes of whole scans."""
+    training, tuned = method.training, torch.backends.cudnn.benchmark
     method.eval()
     torch.backends.cudnn.benchmark = False
     try:
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), fabric.autocast():
             yield
     finally:
-        torch.backends.cudnn.benchmark = True
-        method.train()
+        torch.backends.cudnn.benchmark = tuned
+        method.train(training)
 
 
 def make_optimizer(method: nn.Module, config: Config) -> torch.optim.Optimizer:
@@ -193,14 +217,3 @@ def make_optimizer(method: nn.Module, config: Config) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, config.lr, momentum=0.9, weight_decay=config.weight_decay)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(parameters, config.lr, weight_decay=config.weight_decay, fused=True)
-
-
-def lr_factor(schedule: str, progress: float) -> float:
-    """What the learning rate is multiplied by at ``progress``."""
-    if schedule == "drops":
-        return 1.0 if progress < 5 / 12 else 0.1 if progress < 10 / 12 else 0.01
-    if schedule == "poly":
-        return float((1 - progress) ** 0.9)
-    if schedule == "cosine":
-        return (1 + math.cos(math.pi * progress)) / 2
-    return 1.0

@@ -22,31 +22,37 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".writing-", suffix="".join(path.suffixes[-2:]), dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        # mkstemp makes files for the owner alone; what users share should follow their umask.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise _explained(error, path) from error
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=".writing-", suffix="".join(path.suffixes[-2:]), dir=path.parent)
+            os.close(handle)
+            temporary = Path(name)
+            yield temporary
+            # mkstemp makes files for the owner alone; what users share should follow their umask.
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.replace(path)
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
 
 
-def _explained(error: OSError, path: Path) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return MixsegError(f"No space left to write {path}: free some, or choose another folder, and start again.")
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return MixsegError(f"No permission to write {path}: choose a folder of yours.")
-    return error
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Inside, a full disk or a missing permission is one sentence about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            sentence = f"No space left to write {path}: free some, or choose another folder, and start again."
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            sentence = f"No permission to write {path}: choose a folder of yours."
+        else:
+            raise
+        raise MixsegError(sentence) from error
 
 
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - whatever json takes

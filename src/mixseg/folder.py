@@ -17,7 +17,7 @@ import torch
 from mixseg import __version__
 from mixseg.config import Config, from_dict, to_dict
 from mixseg.errors import MixsegError
-from mixseg.files import read_json, write_json
+from mixseg.files import explained, read_json, write_json
 
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
 MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse"}
@@ -50,14 +50,15 @@ class RunFolder:
         return dict(read_json(self.path / "environment.json"))
 
     def begin(self, config: Config, facts: dict[str, Any]) -> None:
-        """Take the folder for ``config``, or continue the run that it holds if that is the same but for its length."""
-        if (self.path / "config.json").exists():
-            self._refuse_another(config, facts)
-            (self.path / "finished.json").unlink(missing_ok=True)
+        """Take the folder for ``config``, or continue the run that it holds: see ``refuse_another``."""
+        (self.path / "finished.json").unlink(missing_ok=True)
         write_json(self.path / "config.json", to_dict(config))
         write_json(self.path / "environment.json", facts)
 
-    def _refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
+    def refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
+        """Nothing, or one sentence if the folder holds a run that differs in more than its length."""
+        if not (self.path / "config.json").exists():
+            return
         before, now = to_dict(self.config), to_dict(config)
         changed = [key for key in now if now[key] != before[key] and key not in MAY_CHANGE]
         if changed:
@@ -66,9 +67,12 @@ class RunFolder:
                 f"{self.path} holds a run with {key}={before[key]!r}, not {now[key]!r}: "
                 "choose another --out, or repeat the run's own settings to continue it."
             )
-        was = self.facts.get("data")
-        if was != facts.get("data"):
-            raise MixsegError(f"{self.path} holds a run on other data ({was}): choose another --out.")
+        was = self.facts
+        if any(was.get(key) != facts.get(key) for key in ("data", "classes", "protocol")):
+            raise MixsegError(
+                f"{self.path} holds a run on other data ({was.get('data')}), or on another split of them: "
+                "choose another --out."
+            )
         if config.steps < self.config.steps and self.finished:
             raise MixsegError(
                 f"{self.path} was trained for {self.config.steps} steps already: ask for more, or for less elsewhere."
@@ -77,11 +81,13 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Inside, no other process can write this run. The system frees the lock even after a kill."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
+        with explained(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / ".lock").open("w")
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise MixsegError(
                     f"Another process is writing {self.path}: wait for it, or choose another --out."
                 ) from None

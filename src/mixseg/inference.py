@@ -23,7 +23,8 @@ def predict_slices(
     """Probabilities ``(n, classes, H, W)`` of each output for some of the slices ``(N, C, H, W)`` at a time."""
     for start in range(0, len(image), SLICES_AT_ONCE):
         some = slice(start, start + SLICES_AT_ONCE)
-        yield some, method.predict(normalise(image[some], mean[some], std[some], intensity))
+        fed = normalise(image[some], mean[some], std[some], intensity)
+        yield some, method.predict(fed.to(next(method.parameters()).dtype))
 
 
 def predict_volume(
@@ -40,12 +41,13 @@ def predict_volume(
         method: In evaluation mode.
         image: Larger or smaller than a patch; smaller ones are padded by their edge.
         patch: Size of a window.
-        stride: Steps between windows; None is half a patch.
+        stride: Steps between windows, at most a patch; None is half a patch.
         gaussian: Weighs the middle of a window more than its rim; False weighs all alike, as the paper does.
     """
     size = tuple(image.shape[1:])
     short = [max(0, want - have) for want, have in zip(patch, size, strict=True)]
     around = [amount for gap in reversed(short) for amount in (gap // 2, gap - gap // 2)]
+    image = image.to(next(method.parameters()).dtype)
     padded = F.pad(image.unsqueeze(0), around, mode="replicate")[0] if any(short) else image
     weight = _bell(patch, image.device) if gaussian else torch.ones(patch, device=image.device)
     sums: dict[str, Tensor] = {}
@@ -97,8 +99,8 @@ def probabilities(
 
 
 def _starts(size: int, patch: int, stride: int) -> Sequence[int]:
-    """Where windows begin along one axis; the last one ends with the volume."""
-    return sorted({*range(0, size - patch, stride), size - patch})
+    """Where windows begin along one axis; they leave no gap, and the last one ends with the volume."""
+    return sorted({*range(0, size - patch, min(stride, patch)), size - patch})
 
 
 def _bell(patch: tuple[int, ...], device: torch.device) -> Tensor:

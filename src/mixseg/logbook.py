@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mixseg.files import replacing
+from mixseg.files import explained, replacing
 from mixseg.methods import Term
 
 
 class Log:
-    """``log.jsonl``. Lines from after ``keep_until`` belong to steps that are done again, and go."""
+    """``log.jsonl``. Lines from after ``keep_until`` belong to steps that are done again, and go.
+
+    Attributes:
+        last: The latest entry; empty before the first.
+    """
 
     def __init__(self, path: Path, *, keep_until: int) -> None:
         self.path = path
         kept = [entry for entry in read_log(path) if entry["step"] <= keep_until]
         with replacing(path) as temporary:
             temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
+        self.last: Mapping[str, Any] = kept[-1] if kept else {}
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append one line."""
-        with self.path.open("a") as file:
+        with explained(self.path), self.path.open("a") as file:
             file.write(json.dumps(entry) + "\n")
+        self.last = entry
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -56,6 +62,11 @@ class Record:
         for name, term in terms.items():
             self.values.setdefault(name, []).append(term.value.detach())
             self.weights[name] = term.weight
+
+    def take_means(self, mean: Callable[[Tensor], Tensor]) -> None:
+        """Put the means over the processes that train together in place of the values of this one."""
+        self.losses = list(mean(torch.stack(self.losses)))
+        self.values = {name: list(mean(torch.stack(values))) for name, values in self.values.items()}
 
     def first_bad(self) -> int | None:
         """Which of the recorded steps had a loss that is not a finite number, if any."""

@@ -119,13 +119,14 @@ def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = 
         def begin() -> bool:
             """Take the folder; False if there is nothing left to do in it."""
             held.enter_context(folder.locked())
-            done = folder.finished
-            if done and (done["test"] or not test) and config == folder.config:
-                return False
             facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
             facts = environment(fabric.device, data.hash) | facts
             if data.proposals:
                 facts["proposals"] = dict(data.proposals.origin)
+            folder.refuse_another(config, facts)
+            done = folder.finished
+            if done and (done["test"] or not test) and config == folder.config:
+                return False
             folder.begin(config, facts)
             if data.proposals:
                 write_proposals(folder.path / PROPOSALS, data.proposals)

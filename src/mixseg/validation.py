@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class Held:
 
 
 class Look:
-    """``look(method)`` is one entry of the log: DSC of every output and class, and what the guard saw.
+    """``look(method, progress, before)`` is an entry of the log: DSC of every output and class, what the guard saw.
 
     Args:
         val: Scans with full masks that training never sees.
@@ -80,18 +80,21 @@ class Look:
         self.watched = Held(_few(watched, config.dims), config, device)
         self.guard = Guard(classes, _shares(seen, len(classes)))
 
-    def __call__(self, method: Method, progress: float) -> dict[str, Any]:
-        """The entry; "score" is the mean DSC of the method's answer over the validation scans."""
+    def __call__(self, method: Method, progress: float, before: Mapping[str, Any]) -> dict[str, Any]:
+        """The entry after ``before``; "score" is the mean DSC of the method's answer over the validation scans."""
         entry: dict[str, Any] = {"score": float("nan"), "told": ""}
         if self.val.images:
             dsc = self._dsc(method)
             entry["dsc"] = dsc
-            entry["score"] = float(np.nanmean(list(dsc[method.outputs[0]].values())))
-            means = {name: np.nanmean(list(values.values())) for name, values in dsc.items()}
+            means = {name: float(torch.tensor(list(values.values())).nanmean()) for name, values in dsc.items()}
+            entry["score"] = means[method.outputs[0]]
             entry["told"] = "DSC on val " + " ".join(f"{name} {value:.1%}" for name, value in means.items())
         if self.watched.images:
             entry["watch"] = watch = self._watch(method)
+            # From the log, so that a run which was killed says what one which was not would have said.
+            self.guard.collapsed = bool(before.get("collapsed"))
             entry["warning"] = self.guard.judge(watch["shares"], progress)
+            entry["collapsed"] = self.guard.collapsed
         return entry
 
     def _dsc(self, method: Method) -> dict[str, dict[str, float]]:
@@ -99,7 +102,8 @@ class Look:
         scans, kinds = len(self.val.images), len(self.classes)
         device = self.val.owner.device
         overlap, sizes = (
-            {name: torch.zeros((scans, kinds), device=device) for name in method.outputs} for _ in range(2)
+            {name: torch.zeros((scans, kinds), dtype=torch.float32, device=device) for name in method.outputs}
+            for _ in range(2)
         )
         start = 0
         for owner, found in self.val(method):

@@ -6,12 +6,13 @@ The mask and the reduction are the caller's: ``labelled_mean(cross_entropy(logit
 from mixseg.losses.divergences import DIVERGENCES, Divergence, divergence, smooth
 from mixseg.losses.reduction import labelled_mean, masked_sum_and_count
 from mixseg.losses.regularisers import entropy, min_entropy
-from mixseg.losses.supervised import cross_entropy, dice_sums, marginal_cross_entropy, soft_dice
+from mixseg.losses.supervised import cross_entropy, dice_of_sums, dice_sums, marginal_cross_entropy, soft_dice
 
 __all__ = [
     "DIVERGENCES",
     "Divergence",
     "cross_entropy",
+    "dice_of_sums",
     "dice_sums",
     "divergence",
     "entropy",

@@ -54,7 +54,11 @@ def soft_dice(probs: Tensor, label: Tensor, *, smoothing: float = 1e-5) -> Tenso
         label: ``(B, *S)`` class indices or IGNORE, of any integer type.
         smoothing: Keeps the quotient defined where a class is absent.
     """
-    twice_overlap, sizes = dice_sums(probs, label)
+    return dice_of_sums(*dice_sums(probs, label), smoothing=smoothing)
+
+
+def dice_of_sums(twice_overlap: Tensor, sizes: Tensor, *, smoothing: float = 1e-5) -> Tensor:
+    """``soft_dice`` from the sums of all the voxels that it is about."""
     return 1 - (twice_overlap + smoothing) / (sizes + smoothing)
 
 

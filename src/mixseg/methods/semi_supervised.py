@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from mixseg.losses import cross_entropy, soft_dice
-from mixseg.losses.precision import at_least_float32
-from mixseg.methods.base import mean_of_labelled
+from mixseg.losses import cross_entropy
+from mixseg.methods.base import foreground_dice, mean_of_labelled
 from mixseg.types import Batch
 
 
@@ -25,8 +24,3 @@ def supervised(logits: Tensor, label: Tensor, weights: Mapping[str, float]) -> d
     if "dice" in weights:
         values["dice"] = foreground_dice(logits, label)
     return {name: value for name, value in values.items() if name in weights}
-
-
-def foreground_dice(logits: Tensor, label: Tensor) -> Tensor:
-    """The soft Dice loss over the whole batch, averaged over all classes but the background."""
-    return soft_dice(at_least_float32(logits).softmax(dim=1), label)[1:].mean()

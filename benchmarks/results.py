@@ -41,13 +41,15 @@ def make_record(run: Path) -> Record:
     if finished is None:
         raise MixsegError(f"{run} is not finished: train it to its end first.")
     config, facts = read_json(run / "config.json"), folder.facts
-    config["split"] = Path(config["split"]).name
+    for key in ("split", "proposals_from"):
+        config[key] = Path(config.get(key, "")).name
     looks = [entry for entry in read_log(run / "log.jsonl") if entry.get("dsc")]
     best = max(looks, key=lambda entry: (entry["score"], -entry["step"]))["step"] if looks else None
     return {
         "id": run_id(config, facts),
         "config": config,
         "data": facts["data"],
+        "proposed_by": facts.get("proposals", {}).get("methods", []),
         "classes": facts["classes"],
         "counts": {part: len(names) for part, names in facts["protocol"].items()},
         **{key: facts[key] for key in ("python", "versions", "device", "commit")},
@@ -59,13 +61,15 @@ def make_record(run: Path) -> Record:
 
 
 def run_id(config: Record, facts: Record) -> str:
-    """A hash of what was asked for, of the arrays, and of who was train, val and test.
+    """A hash of what was asked for, of the arrays, of who was train, val and test, and of whose proposals were used.
 
     Of the config, what differs from the defaults of Config: a key that is added later does not rename older runs.
     """
     defaults = to_dict(Config())
-    told = {key: value for key, value in config.items() if key != "split" and value != defaults.get(key)}
-    return digest(told, facts["data"], facts["protocol"])[:16]
+    paths = ("split", "proposals_from")
+    told = {key: value for key, value in config.items() if key not in paths and value != defaults.get(key)}
+    seen = [facts[key] for key in ("data", "protocol", "proposals") if key in facts]
+    return digest(told, *seen)[:16]
 
 
 def _figure(entry: Record) -> Record:

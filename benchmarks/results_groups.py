@@ -26,7 +26,7 @@ EPOCH = {3: 6, 5: 10, 10: 21}
 """Steps that 8 images each need to pass over the full slices of ACDC's Set-N once. As many passes for every N: the
 preset ``paper`` says how many steps Set-3 takes."""
 
-NO_CHANGE = {"seed", "set", "split", "compile", "validate_every", "on_collapse"}
+NO_CHANGE = {"seed", "set", "split", "proposals_from", "compile", "validate_every", "on_collapse"}
 """Keys in which runs may differ and still be runs of one row."""
 
 
@@ -45,7 +45,7 @@ class Group:
     Attributes:
         dataset: Whose scans.
         n: Of Set-N; None is all train patients.
-        method: Row of METHODS.
+        method: Row of METHODS; of proposals with the methods that they come from, such as "proposals-kl".
         preset: Where the settings come from.
         changes: ``key=value`` for each setting that differs from the preset's.
         records: One per seed.
@@ -74,7 +74,8 @@ def gather(records: Iterable[Record]) -> list[Group]:
     for record in records:
         config = record["config"]
         n = None if config["method"] == "upper-bound" else config["set"]
-        key = (config["dataset"], n, config["method"], config["preset"], changes(config))
+        method = "-".join([config["method"], *record["proposed_by"]])
+        key = (config["dataset"], n, method, config["preset"], changes(config))
         found.setdefault(key, []).append(record)
     return [Group(*key, tuple(records)) for key, records in found.items()]
 
@@ -125,5 +126,8 @@ def paper_value(dataset: str, n: int | None, method: str, branch: str) -> dict[s
     """DSC (percent) and HD95 (voxels) of one output in the paper, if it has it."""
     where = "all" if n is None else f"set-{n}"
     values = paper_values()
-    main = values.get(f"{dataset}-main", {}).get(where, {}).get(method, {}).get(branch)
-    return main or values.get(f"{dataset}-semi-supervised", {}).get(where, {}).get(method)
+    main = values.get(f"{dataset}-main", {}).get(where, {})
+    if method in main:
+        return main[method].get(branch)
+    others = (values.get(f"{dataset}-{name}", {}) for name in ("semi-supervised", "proposals"))
+    return next((other[where][method] for other in others if method in other.get(where, {})), None)

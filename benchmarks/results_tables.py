@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from results_cells import NOT_RUN, Plain, cells, table, text
-from results_groups import Group, Record, gather, paper_value, paper_values
+from results_groups import Group, Record, gather, paper_value
 from results_variants import costs, sweeps, variants
 
 TITLES = {"acdc": "ACDC, left ventricle", "la": "Left atrium"}
@@ -23,7 +23,14 @@ METHODS: dict[str, tuple[str, ...]] = {
     "upper-bound-set": ("top",),
 }
 """The methods of the paper's main table with the outputs that it prints."""
-SEMI_SUPERVISED = {"ua-mt": ("student",), "glmi": ("top",), "ssco": ("teachers",)}
+OTHERS = {
+    "ua-mt": ("student",),
+    "glmi": ("top",),
+    "ssco": ("teachers",),
+    "proposals-lower-bound": ("top",),
+    "proposals-kl": ("top",),
+}
+"""Those of its other tables, on ACDC: semi-supervised methods, and training on masks that a run proposes."""
 ROLES = {"top": "teacher", "bottom": "student"}
 BEGIN, END = "<!-- results: made by `python benchmarks/results.py tables` -->", "<!-- end of results -->"
 
@@ -68,7 +75,7 @@ def page(dataset: str, groups: Sequence[Group]) -> str:
     """The page of one data set."""
     groups = [group for group in groups if group.dataset == dataset]
     plain = {(group.n, group.method): group for group in groups if group.preset == "paper" and not group.changes}
-    methods = {**METHODS, **(SEMI_SUPERVISED if f"{dataset}-semi-supervised" in paper_values() else {})}
+    methods = {**METHODS, **(OTHERS if dataset == "acdc" else {})}
     sections = [
         f"# {TITLES[dataset]}: ours beside the paper's",
         "Made from [runs.jsonl](runs.jsonl) by `python benchmarks/results.py tables`. [To repeat a row](README.md).",

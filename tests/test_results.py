@@ -210,6 +210,16 @@ def test_curves_of_runs_are_drawn(book):
     assert (book.folder / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_proposals_are_named_after_the_method_that_made_them(book):
+    facts = {"proposals": {"methods": ["kl"], "checkpoint": "c1"}}
+    told = {"method": "proposals", "proposals_from": "/home/somebody/set3-kl", "dsc": 0.75, "facts": facts}
+    lines = book.add("a", **told)
+    assert lines[0]["config"]["proposals_from"] == "set3-kl"
+    page = results_tables.page("acdc", results_groups.gather(lines))
+    assert "| `proposals-kl` | top | 1 | 75.00 (+0.73)" in page
+    assert "| `proposals-lower-bound` | top | 0 | not run | not run | 63.11" in page
+
+
 def test_the_papers_values_are_at_hand():
     assert results_groups.paper_value("acdc", 3, "kl-ent", "bottom") == {"dsc": 86.94, "hd95": 8.84}
     assert results_groups.paper_value("acdc", 3, "ua-mt", "student") == {"dsc": 70.62, "hd95": 39.06}

@@ -1,0 +1,158 @@
+"""Every method on the built-in hearts: left ventricle, Set-3, preset quick; DSC of every output over seeds.
+
+python benchmarks/methods_phantom.py --out runs [--methods kl kl-ent] [--seeds 0 1 2] [--steps 600]
+
+Runs that are finished are skipped, one that was stopped goes on. Writes methods-phantom.json and .md to docs/results
+(--results FOLDER), from all runs of that length below --out: parts of the grid may be run apart. Proposals come from
+kl of the same seed, which is trained first if it must be.
+"""
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from mixseg.config import make_config
+from mixseg.datasets import phantom
+from mixseg.demo import PATIENTS, SETTINGS
+from mixseg.engine import Hardware
+from mixseg.files import replacing, write_json
+from mixseg.folder import RunFolder
+from mixseg.methods import METHODS
+from mixseg.pipeline import train_folder
+
+SET_3 = {**SETTINGS, "set": 3, "partial": "erosion-3x3"}
+PROPOSER = "kl"
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+MEASURES = {"DSC last (%)": ("last", "dsc", 100.0), "DSC best (%)": ("best", "dsc", 100.0)} | {
+    "HD95 last (voxels)": ("last", "hd95_vox", 1.0)
+}
+NOTE = """\
+{train} train patients (3 with full masks, 15 with an eroded core of the left ventricle), {val} to validate and {test}
+to test on, all made by formula at 64 x 64; preset `quick`, {steps} steps on the {device}. Mean ± standard deviation
+over seeds of the mean over test scans; a single seed has none. The first output of a method is its answer. Both upper
+bounds see the same scans here. A small network on easy pictures: it shows that each method works, not which is best.
+"""
+
+
+def path_of(runs, method, seed):
+    """Where one run of the grid lies."""
+    return runs / f"{method}-seed{seed}"
+
+
+def train_grid(scans, runs, methods, seeds, *, steps, device):
+    """Train what is missing of the grid."""
+    methods = [name for name in METHODS if name in methods or (name == PROPOSER and "proposals" in methods)]
+    for seed in seeds:
+        for method in methods:
+            out = path_of(runs, method, seed)
+            if RunFolder(out).finished:
+                print(f"{out.name}: finished before", flush=True)
+                continue
+            print(f"{out.name}: training", flush=True)
+            source = {"proposals_from": path_of(runs, PROPOSER, seed).name} if method == "proposals" else {}
+            settings = {**SET_3, "method": method, "seed": seed, "steps": steps, **source}
+            hardware = Hardware(device)
+            train_folder(scans, out, settings=settings, dataset="phantom", hardware=hardware, test=True)
+
+
+def scores(run):
+    """Mean test scores of each output of a finished run: ``{output: {measure: value}}``, the answer first."""
+    found = {}
+    for entry in RunFolder(run).finished["summary"]:
+        for measure, (checkpoint, metric, factor) in MEASURES.items():
+            if (entry["part"], entry["checkpoint"]) == ("test", checkpoint):
+                found.setdefault(entry["branch"], {})[measure] = factor * entry[metric]["mean"]
+    return found
+
+
+def collect(runs):
+    """Entries for methods-phantom.json: one per method and output, with the value of each seed."""
+    entries = []
+    for method in METHODS:
+        by_seed = {
+            int(run.name.rpartition("seed")[2]): scores(run)
+            for run in sorted(runs.glob(f"{method}-seed*"))
+            if RunFolder(run).finished
+        }
+        for output in next(iter(by_seed.values()), {}):
+            values = {name: {seed: found[output][name] for seed, found in by_seed.items()} for name in MEASURES}
+            entries.append({"method": method, "output": output, "seeds": sorted(by_seed), "values": values})
+    return entries
+
+
+def mean_sd(values):
+    """Mean and standard deviation over seeds; nan for the latter with one."""
+    numbers = list(values.values())
+    return float(np.mean(numbers)), float(np.std(numbers, ddof=1)) if len(numbers) > 1 else float("nan")
+
+
+def lines_of(entries):
+    """The table, the head first, as tuples of text."""
+    lines = [("method", "output", "seeds", *MEASURES)]
+    for entry in entries:
+        cells = []
+        for measure in MEASURES:
+            mean, sd = mean_sd(entry["values"][measure])
+            cells.append(f"{mean:.2f}" if np.isnan(sd) else f"{mean:.2f} ± {sd:.2f}")
+        lines.append((f"`{entry['method']}`", entry["output"], str(len(entry["seeds"])), *cells))
+    return lines
+
+
+def below_lower_bound(entries):
+    """Sentences about answers whose DSC is below lower-bound's by more than the larger spread of the two."""
+    answers = {}
+    for entry in entries:
+        answers.setdefault(entry["method"], mean_sd(entry["values"]["DSC last (%)"]))
+    if "lower-bound" not in answers:
+        return ["`lower-bound` was not run: nothing to hold the others to."]
+    bound, spread = answers["lower-bound"]
+    found = [
+        f"The answer of `{method}` is {bound - mean:.2f} points below `lower-bound`, more than the seeds' spread."
+        for method, (mean, sd) in answers.items()
+        if mean < bound - np.nanmax([sd, spread, 0.0])
+    ]
+    return found or ["No answer is below `lower-bound` by more than the larger of the two spreads over seeds (last)."]
+
+
+def write(entries, folder, *, steps, device):
+    """Write methods-phantom.json and .md; returns the lines of the latter."""
+    command = "python benchmarks/methods_phantom.py --out runs"
+    if steps != make_config(**SET_3).steps:
+        command += f" --steps {steps}"
+    write_json(folder / "methods-phantom.json", {"command": command, "steps": steps, "results": entries})
+    train = PATIENTS["patients"] - PATIENTS["val"] - PATIENTS["test"]
+    note = NOTE.format(train=train, val=PATIENTS["val"], test=PATIENTS["test"], steps=steps, device=device.upper())
+    head, *rows = lines_of(entries)
+    rule = ("---", "---", *["--:"] * (len(head) - 2))
+    table = ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
+    text = ["# Every method on the phantom", "", f"```\n{command}\n```", "", note, *table, ""]
+    text += [*below_lower_bound(entries), ""]
+    with replacing(folder / "methods-phantom.md") as temporary:
+        temporary.write_text("\n".join(text), encoding="utf-8")
+    return text
+
+
+def main():
+    """Run what is missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder for scans and runs")
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), metavar="NAME")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=make_config(**SET_3).steps)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda", "mps", "auto"])
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the table")
+    options = parser.parse_args()
+    print(shlex.join(sys.argv), flush=True)
+    scans = options.out / "scans"
+    if not (scans / "dataset.json").exists():
+        phantom.write(scans, size=(64, 64), seed=0, **PATIENTS)
+    runs = options.out / f"{options.steps}-steps"
+    train_grid(scans, runs, options.methods, options.seeds, steps=options.steps, device=options.device)
+    print("\n".join(write(collect(runs), options.results, steps=options.steps, device=options.device)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The tables of config.md and presets.md are the code's; ``python tests/test_reference_tables.py`` writes them."""
+
+import dataclasses
+import json
+import re
+import typing
+
+import pytest
+
+from conftest import ROOT
+from mixseg.config import PRESETS, Config
+from mixseg.methods import METHODS, MethodOptions
+
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def meanings(kind):
+    """What the docstring of a dataclass says of each attribute, in one line, as Markdown."""
+    attributes = kind.__doc__.split("Attributes:")[1]
+    found = re.findall(r"^ {8}(\w+): (.*?)(?=^ {8}\w+: |\Z)", attributes, re.DOTALL | re.MULTILINE)
+    return {key: " ".join(text.split()).replace("``", "`").replace("|", "\\|") for key, text in found}
+
+
+def default(field):
+    value = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    return json.dumps(dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value)
+
+
+def values(hint):
+    """The choices of a key, or the kind of value that it takes."""
+    if typing.get_origin(hint) is typing.Literal:
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in typing.get_args(hint))
+    names = {
+        str: "text",
+        int: "whole number",
+        float: "number",
+        bool: "`true`, `false`",
+        int | None: "whole number or `null`",
+    }
+    names |= {
+        tuple[str, ...]: "list of texts",
+        tuple[int, int]: "2 whole numbers",
+        tuple[int, int, int]: "3 whole numbers",
+    }
+    return names.get(hint, "object")
+
+
+def keys_table():
+    hints = typing.get_type_hints(Config)
+    told = meanings(Config) | meanings(MethodOptions)  # for the options of methods, Config refers to these
+    rows = ["| key | default | values | meaning |", "|---|---|---|---|"]
+    for field in dataclasses.fields(Config):
+        rows.append(f"| `{field.name}` | `{default(field)}` | {values(hints[field.name])} | {told[field.name]} |")
+    return "\n".join(rows)
+
+
+def weights_table():
+    rows = ["| method | weights | images per step in 2D: full, partial, bare | sees |", "|---|---|---|---|"]
+    for name, row in METHODS.items():
+        weights = ", ".join(f"`{term}` {weight:g}" for term, weight in row.weights.items())
+        rows.append(f"| `{name}` | {weights} | {', '.join(map(str, row.batch[2]))} | {row.sees} |")
+    return "\n".join(rows)
+
+
+def preset_table(name):
+    plane, volume = (PRESETS[name][dims] for dims in (2, 3))
+    own = {field.name: default(field) for field in dataclasses.fields(Config)}
+    rows = ["| key | in 2D | in 3D | default |", "|---|---|---|---|"]
+    for key in own:
+        if key in plane or key in volume:
+            each = (f"`{json.dumps(of[key])}`" if key in of else "-" for of in (plane, volume))
+            rows.append(f"| `{key}` | {' | '.join(each)} | `{own[key]}` |")
+    return "\n".join(rows)
+
+
+TABLES = [
+    ("config.md", "keys", keys_table),
+    ("config.md", "weights", weights_table),
+    *(("presets.md", name, lambda name=name: preset_table(name)) for name in PRESETS),
+]
+
+
+def with_table(text, name, table):
+    begin = f"<!-- {name}: made by `python tests/test_reference_tables.py` -->"
+    end = f"<!-- end of {name} -->"
+    assert begin in text
+    return re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: f"{begin}\n{table}\n{end}", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize(("page", "name", "table"), TABLES, ids=[f"{page}-{name}" for page, name, _ in TABLES])
+def test_the_page_holds_the_table_of_the_code(page, name, table):
+    text = (REFERENCE / page).read_text()
+    assert text == with_table(text, name, table()), "run: python tests/test_reference_tables.py"
+
+
+def test_the_docstring_explains_every_key_and_no_other():
+    assert list(meanings(Config)) == [field.name for field in dataclasses.fields(Config)]
+
+
+if __name__ == "__main__":
+    for page, name, table in TABLES:
+        path = REFERENCE / page
+        path.write_text(with_table(path.read_text(), name, table()))

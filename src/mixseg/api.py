@@ -28,9 +28,10 @@ from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
 from mixseg.methods import Method
-from mixseg.run import Data, predict_probabilities, prepare_options
-from mixseg.run import load as load_method
+from mixseg.model import load as load_method
+from mixseg.model import predict_probabilities
 from mixseg.run import train as train_run
+from mixseg.training_data import Data, prepare_options
 from mixseg.types import IGNORE
 
 Device = Literal["auto", "cpu", "cuda", "mps"]

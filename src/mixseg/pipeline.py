@@ -26,10 +26,12 @@ from mixseg.errors import MixsegError
 from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
 from mixseg.labels import LabelFlags
+from mixseg.model import load as load_method
+from mixseg.model import predict_probabilities
 from mixseg.progress import track
 from mixseg.proposals import find_source, inherited
-from mixseg.run import Data, predict_probabilities, prepare_options, propose, train
-from mixseg.run import load as load_method
+from mixseg.run import propose, train
+from mixseg.training_data import Data, prepare_options
 from mixseg.types import Case, Source
 
 SPLITS = ("splits.json", "splits_final.json")

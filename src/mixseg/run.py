@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,87 +22,29 @@ import torch
 from lightning_fabric import Fabric
 
 from mixseg.checkpoint import load_weights
-from mixseg.config import BatchSizes, Config, make_config, read_config
+from mixseg.config import Config, make_config, read_config
 from mixseg.data.augment import AUGMENTATIONS
-from mixseg.data.batches import Feed, Scan
-from mixseg.data.options import PrepareOptions
+from mixseg.data.batches import Feed
 from mixseg.data.pack import unpack
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split, read_split
-from mixseg.data.views import Seen, SeenCase, see
-from mixseg.engine import Hardware, evaluating, fit, lead, make_fabric
+from mixseg.data.views import see
+from mixseg.engine import Hardware, fit, lead, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import replacing, write_json
 from mixseg.folder import RunFolder, environment
-from mixseg.inference import probabilities
-from mixseg.methods import METHODS, Method, MethodOptions, make_method
-from mixseg.networks import Network, make_network
+from mixseg.methods import Method
+from mixseg.model import build, load, predict_labels, predict_probabilities
 from mixseg.progress import track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
 from mixseg.scores import Row, score_case, summarise, write_metrics
+from mixseg.training_data import Data, prepare_options, scan_of, settle_batch
 from mixseg.types import KINDS, Kind
 from mixseg.validation import Look
 
 CHECKPOINTS = ("last", "best")
-
-
-@dataclass(frozen=True)
-class Data:
-    """What a run trains on and is judged by, on the training grid.
-
-    Attributes:
-        classes: Names by class index, the background first.
-        train: Scans by kind of supervision, with just the labels that the run may see.
-        val: Scans with full masks, for choosing.
-        open_test: Gives the test scans; called only where the test set is asked for by name.
-        hash: Of the prepared arrays and of what the run sees of them.
-        protocol: Who is train, val and test, for the report.
-        proposals: The masks of some of the scans, if another run proposed them; kept in the run folder.
-    """
-
-    classes: tuple[str, ...]
-    train: Mapping[Kind, Sequence[Scan]]
-    val: Sequence[Scan] = ()
-    open_test: Callable[[], Sequence[Scan]] = tuple
-    hash: str = ""
-    protocol: Mapping[str, Any] = field(default_factory=dict)
-    proposals: Proposals | None = None
-
-    @property
-    def channels(self) -> int:
-        """How many channels the images have: the same for every scan."""
-        return next(scan.channels for scans in self.train.values() for scan in scans)
-
-    @staticmethod
-    def of(prepared: Prepared, split: Split, config: Config, *, proposals: Proposals | None = None) -> Data:
-        """What the method of ``config`` may see of a prepared folder."""
-        n = None if config.method == "upper-bound" else config.set
-        masks = proposals.masks if proposals else {}
-        view = see(prepared, split, sees=METHODS[config.method].sees, n=n, ratio=config.ratio, proposals=masks)
-        train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
-        protocol: dict[str, list[str]] = {
-            **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},
-            **({"proposed": list(masks)} if masks else {}),
-            "val": [seen.id for seen in view.val],
-            "test patients": list(split.test),
-        }
-        return Data(
-            classes=view.classes,
-            train={kind: [_scan(seen) for seen in cases] for kind, cases in train.items()},
-            val=[_scan(seen) for seen in view.val],
-            open_test=lambda: [_scan(seen) for seen in view.open_test()],
-            hash=prepared.content,
-            protocol=protocol,
-            proposals=proposals,
-        )
-
-
-def _scan(seen: SeenCase) -> Scan:
-    case = seen.case
-    spacing = case.spacing if case.spacing_known else None
-    return Scan(seen.id, seen.image, seen.full, seen.partial, mean=case.mean, std=case.std, spacing=spacing)
 
 
 def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = None, test: bool = False) -> RunFolder:
@@ -163,58 +105,6 @@ def _finish(
     )
 
 
-def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
-    """The batch sizes that the data allow: rows of a kind that is not there go to the other kind without full masks."""
-    there = {kind: bool(data.train.get(kind)) for kind in KINDS}
-    if not there["full"]:
-        raise MixsegError(
-            "No fully labelled scan to train on: outline at least one, or check the labels with `mixseg inspect`."
-        )
-    weak = batch.partial + batch.bare
-    if there["partial"] and there["bare"]:
-        bare = batch.bare or weak // 2
-        return replace(batch, partial=weak - bare, bare=bare)
-    return replace(batch, partial=weak if there["partial"] else 0, bare=weak if there["bare"] else 0)
-
-
-def build(config: Config, *, channels: int, classes: int) -> Method:
-    """The freshly initialised method of ``config``; the seed alone decides its weights."""
-
-    def network(branches: int) -> Network:
-        return make_network(
-            config.network,
-            in_channels=channels,
-            classes=classes,
-            branches=branches,
-            width=config.width,
-            depth=config.depth,
-            dims=config.dims,
-            norm=config.norm,
-            geometry=config.geometry,
-            dropout=config.dropout,
-            init=config.init,
-        )
-
-    options = MethodOptions(
-        divergence=config.divergence,
-        temperature=config.temperature,
-        detach=config.detach,
-        confidence=config.confidence,
-        entropy_on=config.entropy_on,
-        passes=config.passes,
-        ramp=config.ramp,
-    )
-    torch.manual_seed(config.seed)
-    return make_method(config.method, network, config.weights, options)
-
-
-def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str = "last") -> Method:
-    """The trained method of a run, in evaluation mode on the CPU."""
-    method = build(run.config, channels=channels, classes=classes)
-    load_weights(method, run.path / f"{checkpoint}.pt")
-    return method.eval()
-
-
 def propose(
     config: Config, prepared: Prepared, split: Split, out: Path, *, hardware: Hardware | None = None
 ) -> Proposals | None:
@@ -229,7 +119,7 @@ def propose(
     begun = kept(out, source)
     if begun is not None:
         return begun
-    scans = [_scan(seen) for seen in see(prepared, split, sees="unlabelled", n=config.set, ratio=config.ratio).bare]
+    scans = [scan_of(seen) for seen in see(prepared, split, sees="unlabelled", n=config.set, ratio=config.ratio).bare]
     if not scans:
         raise MixsegError(f"All train scans of {prepared.folder} have full masks: there is nothing to propose.")
     check_source(source, config, prepared, split, [scan.name for scan in scans])
@@ -289,31 +179,6 @@ def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabri
     predict = partial(predict_probabilities, method, config=config, fabric=fabric)
     write_examples(folder.path / "examples.npz", rows, parts, predict, dims=config.dims)
     return rows
-
-
-def predict_labels(
-    method: Method, scan: Scan, config: Config, fabric: Fabric
-) -> dict[str, np.ndarray[Any, np.dtype[np.uint8]]]:
-    """The label map of each output for one scan on the training grid."""
-    found = predict_probabilities(method, scan, config, fabric)
-    return {name: probs.argmax(dim=0).to(torch.uint8).cpu().numpy() for name, probs in found.items()}
-
-
-def predict_probabilities(method: Method, scan: Scan, config: Config, fabric: Fabric) -> dict[str, torch.Tensor]:
-    """The class probabilities ``(classes, *grid)`` of each output for one scan on the training grid."""
-    patch = config.patch if config.dims == 3 else None
-    with evaluating(method, fabric):
-        return probabilities(method, scan, intensity=config.intensity, patch=patch)
-
-
-def prepare_options(config: Config) -> PrepareOptions:
-    """The training grid and the partial labels that ``config`` asks for."""
-    return PrepareOptions(
-        dims=config.dims,
-        size=config.size if config.dims == 2 else None,
-        target=config.target or None,
-        partial=config.partial,
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

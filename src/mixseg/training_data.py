@@ -1,0 +1,100 @@
+"""What a run trains on and is judged by, on the training grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mixseg.config import BatchSizes, Config
+from mixseg.data.batches import Scan
+from mixseg.data.options import PrepareOptions
+from mixseg.data.prepared import Prepared
+from mixseg.data.split import Split
+from mixseg.data.views import Seen, SeenCase, see
+from mixseg.errors import MixsegError
+from mixseg.methods import METHODS
+from mixseg.proposals import Proposals
+from mixseg.types import KINDS, Kind
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run trains on and is judged by, on the training grid.
+
+    Attributes:
+        classes: Names by class index, the background first.
+        train: Scans by kind of supervision, with just the labels that the run may see.
+        val: Scans with full masks, for choosing.
+        open_test: Gives the test scans; called only where the test set is asked for by name.
+        hash: Of the prepared arrays and of what the run sees of them.
+        protocol: Who is train, val and test, for the report.
+        proposals: The masks of some of the scans, if another run proposed them; kept in the run folder.
+    """
+
+    classes: tuple[str, ...]
+    train: Mapping[Kind, Sequence[Scan]]
+    val: Sequence[Scan] = ()
+    open_test: Callable[[], Sequence[Scan]] = tuple
+    hash: str = ""
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    proposals: Proposals | None = None
+
+    @property
+    def channels(self) -> int:
+        """How many channels the images have: the same for every scan."""
+        return next(scan.channels for scans in self.train.values() for scan in scans)
+
+    @staticmethod
+    def of(prepared: Prepared, split: Split, config: Config, *, proposals: Proposals | None = None) -> Data:
+        """What the method of ``config`` may see of a prepared folder."""
+        n = None if config.method == "upper-bound" else config.set
+        masks = proposals.masks if proposals else {}
+        view = see(prepared, split, sees=METHODS[config.method].sees, n=n, ratio=config.ratio, proposals=masks)
+        train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
+        protocol: dict[str, list[str]] = {
+            **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},
+            **({"proposed": list(masks)} if masks else {}),
+            "val": [seen.id for seen in view.val],
+            "test patients": list(split.test),
+        }
+        return Data(
+            classes=view.classes,
+            train={kind: [scan_of(seen) for seen in cases] for kind, cases in train.items()},
+            val=[scan_of(seen) for seen in view.val],
+            open_test=lambda: [scan_of(seen) for seen in view.open_test()],
+            hash=prepared.content,
+            protocol=protocol,
+            proposals=proposals,
+        )
+
+
+def scan_of(seen: SeenCase) -> Scan:
+    """A prepared scan as the streams of batches take it."""
+    case = seen.case
+    spacing = case.spacing if case.spacing_known else None
+    return Scan(seen.id, seen.image, seen.full, seen.partial, mean=case.mean, std=case.std, spacing=spacing)
+
+
+def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
+    """The batch sizes that the data allow: rows of a kind that is not there go to the other kind without full masks."""
+    there = {kind: bool(data.train.get(kind)) for kind in KINDS}
+    if not there["full"]:
+        raise MixsegError(
+            "No fully labelled scan to train on: outline at least one, or check the labels with `mixseg inspect`."
+        )
+    weak = batch.partial + batch.bare
+    if there["partial"] and there["bare"]:
+        bare = batch.bare or weak // 2
+        return replace(batch, partial=weak - bare, bare=bare)
+    return replace(batch, partial=weak if there["partial"] else 0, bare=weak if there["bare"] else 0)
+
+
+def prepare_options(config: Config) -> PrepareOptions:
+    """The training grid and the partial labels that ``config`` asks for."""
+    return PrepareOptions(
+        dims=config.dims,
+        size=config.size if config.dims == 2 else None,
+        target=config.target or None,
+        partial=config.partial,
+    )

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# Tiny networks: further threads only get into the way of tests that run beside these. Before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

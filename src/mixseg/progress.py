@@ -68,8 +68,8 @@ class Progress:
         self.text = text or self.text
         if self.bar is not None:
             self.bar.update(self.task, completed=self.done, text=self.text)
-        elif not self.silent and time.monotonic() - self.last_line > LINE_EVERY_SECONDS:
-            self._line()
+        elif not self.silent and self.done < self.total and time.monotonic() - self.last_line > LINE_EVERY_SECONDS:
+            self._line()  # the last one comes at the end
 
     def say(self, sentence: str) -> None:
         """Print a sentence without tearing the bar."""

@@ -1,0 +1,127 @@
+"""The guard's verdicts, and the collapse itself: what mixed batch statistics do to a U-Net."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from discs import total
+from mixseg.collapse import Guard
+from mixseg.datasets.phantom import heart
+from mixseg.methods import MethodOptions, make_method
+from mixseg.networks import make_network
+from mixseg.types import IGNORE, Batch, Part
+
+
+def guard():
+    return Guard(("background", "LV", "RV"), (0.9, 0.08, 0.02))
+
+
+@pytest.mark.parametrize(
+    ("shares", "progress", "words"),
+    [
+        ((0.9, 0.08, 0.02), 0.5, ""),
+        ((0.7, 0.26, 0.04), 0.5, ""),  # three times and a little: early masks are generous
+        ((0.6, 0.28, 0.12), 0.5, "far too much as LV (28.0% of the voxels; the full masks have 8.0%)"),
+        ((0.8, 0.1, 0.1), 0.5, "far too much as RV"),
+        ((0.0, 1.0, 0.0), 0.1, "far too much as LV"),
+        ((0.0, 1.0, 0.0), 0.09, ""),  # nothing is judged in the first tenth
+        ((1.0, 0.0, 0.0), 0.29, ""),  # a rare class may be found late
+        ((1.0, 0.0, 0.0), 0.3, "next to nothing as LV"),
+        ((0.92, 0.08, 0.0), 0.3, "next to nothing as RV"),
+        ((0.98, 0.0041, 0.0011), 1.0, ""),
+        ((0.98, 0.0039, 0.02), 1.0, "next to nothing as LV"),
+    ],
+)
+def test_a_class_runs_away_or_dies_out(shares, progress, words):
+    sentence = guard().judge(shares, progress)
+    assert words in sentence
+    assert bool(sentence) == bool(words)
+    if words:
+        assert "passes=separate" in sentence, "with the remedy"
+
+
+def test_a_class_that_the_full_masks_lack_may_stay_away_but_not_take_over():
+    absent = Guard(("background", "scar"), (1.0, 0.0))
+    assert not absent.judge((1.0, 0.0), 0.9)
+    assert not absent.judge((0.97, 0.03), 0.9)
+    assert "far too much as scar" in absent.judge((0.9, 0.1), 0.9)
+
+
+def test_the_background_is_not_judged():
+    assert not Guard(("background", "LV"), (0.5, 0.5)).judge((0.1, 0.9), 0.9)
+
+
+def test_it_speaks_when_things_change_and_not_in_between():
+    watch = guard()
+    away, fine = (0.0, 1.0, 0.0), (0.9, 0.08, 0.02)
+    said = [watch.judge(shares, 0.5) for shares in (fine, away, away, fine, fine, away)]
+    assert [bool(sentence) for sentence in said] == [False, True, False, True, False, True]
+    assert said[3] == "The student has come back from its collapse."
+    assert watch.collapsed
+
+
+SIDE = 32
+
+
+@cache
+def hearts(patients):
+    """Slices of phantom hearts at 32x32, grey values 0 to 1 in each scan, and the mask of all that is heart."""
+    images, masks = [], []
+    for patient in patients:
+        image, mask = heart(0, patient, "ED", size=(SIDE, SIDE), slices=6)
+        images.append(np.moveaxis((image - image.min()) / (image.max() - image.min()), 2, 0))
+        masks.append(np.moveaxis(mask > 0, 2, 0))
+    return torch.from_numpy(np.concatenate(images)).float()[:, None], torch.from_numpy(np.concatenate(masks)).byte()
+
+
+def learnt(*, passes, seed, norm="batch", steps=100):
+    """A U-Net trained on 2 patients with full masks; slices of 8 others are in its batches, and in no loss."""
+    torch.manual_seed(seed)
+    (full, masks), (bare, _) = hearts((0, 1)), hearts(tuple(range(2, 10)))
+    method = make_method(
+        "lower-bound",
+        lambda branches: make_network("unet", branches=branches, width=8, depth=3, norm=norm),
+        {},
+        MethodOptions(passes=passes),
+    )
+    optimizer = torch.optim.Adam(method.parameters(), 1e-3)
+    order = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        some, others = (torch.randperm(len(rows), generator=order)[:size] for rows, size in ((full, 4), (bare, 8)))
+        blank = torch.full((8, SIDE, SIDE), IGNORE, dtype=torch.uint8)
+        seen = Batch(
+            Part(full[some], masks[some], blank[:4]), Part(bare[:0], *[blank[:0]] * 2), Part(bare[others], *[blank] * 2)
+        )
+        optimizer.zero_grad()
+        total(method(seen, 0.5)).backward()
+        optimizer.step()
+    return method.eval()
+
+
+@torch.no_grad()
+def marked(method, images):
+    """The share of the voxels that the method calls heart."""
+    return method.predict(images)["top"].argmax(dim=1).float().mean().item()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_mixed_batch_statistics_mark_far_too_much_on_unlabelled_scans_and_separate_ones_do_not(seed):
+    bare, truth = hearts(tuple(range(2, 10)))
+    expected = hearts((0, 1))[1].float().mean().item()
+    watch = Guard(("background", "heart"), (1 - expected, expected))
+    actual = truth.float().mean().item()
+    joint, separate = (marked(learnt(passes=passes, seed=seed), bare) for passes in ("joint", "separate"))
+    assert joint > 5 * actual, "the loss never saw these rows, and most of what they show became heart"
+    assert "far too much as heart" in watch.judge((1 - joint, joint), 0.5)
+    assert separate < 2 * actual
+    assert "come back" in watch.judge((1 - separate, separate), 0.2)
+
+
+@pytest.mark.slow
+def test_without_batch_statistics_there_is_no_collapse_to_begin_with():
+    bare, truth = hearts(tuple(range(2, 10)))
+    share = marked(learnt(passes="joint", seed=1, norm="instance"), bare)
+    assert share < 2 * truth.float().mean().item()

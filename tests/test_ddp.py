@@ -1,0 +1,80 @@
+"""Two processes (gloo) train what one trains, on the same step, through the entry point that users call."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from made_runs import checkpoint, config, data
+from mixseg.data.augment import NONE
+from mixseg.data.batches import Feed
+from mixseg.engine import Hardware
+from mixseg.logbook import read_log
+from mixseg.run import train
+from mixseg.types import IGNORE
+
+SCRIPT = Path(__file__).with_name("train_script.py")
+EXACT = {"precision": "fp64", "norm": "instance", "dropout": 0.0, "steps": 6, "validate_every": 3}
+
+
+def train_with_two(out, **asked):
+    """The finished process of a script that trains with two processes."""
+    command = [sys.executable, str(SCRIPT), str(out), json.dumps({"devices": 2, **asked})]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment, check=False)
+
+
+def furthest_apart(one, other):
+    one, other = (checkpoint(folder / "last.pt")["method"] for folder in (one, other))
+    assert one.keys() == other.keys()
+    assert all(tensor.dtype == torch.float64 for tensor in one.values())
+    return max((one[name] - other[name]).abs().max().item() for name in one)
+
+
+def test_two_processes_end_with_the_weights_of_one(tmp_path):
+    settings = {**EXACT, "batch": {"full": 2, "partial": 4}, "weights": {"weak": 1.0, "dice": 1.0}}
+    scans = data(uneven=True)
+    counts = []
+    for rank in range(2):
+        feed = Feed(
+            scans.train,
+            {"full": 2, "partial": 4},
+            grid=(16, 16),
+            seed=0,
+            augmentation=NONE,
+            device=torch.device("cpu"),
+            rank=rank,
+            world=2,
+        )
+        counts.append([(feed(step).partial.partial != IGNORE).sum().item() for step in range(6)])
+    assert any(max(pair) > 2 * min(pair) for pair in zip(*counts, strict=True)), "labels are spread unevenly"
+
+    done = train_with_two(tmp_path / "two", config=settings, data={"uneven": True})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the script goes on") == 1, "the other process ends with the training"
+    train(config(**settings), scans, tmp_path / "one", hardware=Hardware("cpu"))
+    assert furthest_apart(tmp_path / "one", tmp_path / "two") < 1e-6
+
+    # The log tells the means over all processes, and the predictions agree.
+    for one, two in zip(*(read_log(tmp_path / which / "log.jsonl") for which in ("one", "two")), strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
+        assert two["terms"] == pytest.approx(one["terms"], rel=1e-5)
+        assert two["score"] == pytest.approx(one["score"], rel=1e-5)
+    assert (tmp_path / "one" / "metrics.csv").read_text() == (tmp_path / "two" / "metrics.csv").read_text()
+
+
+def test_parameters_that_no_term_needs_are_no_error_and_a_refusal_ends_both_processes(tmp_path):
+    settings = {**EXACT, "norm": "group", "weights": {"weak": 0.0, "distill": 0.0, "entropy": 0.0}, "average": 0.9}
+    done = train_with_two(tmp_path / "two", config=settings)
+    assert done.returncode == 0, done.stderr
+    train(config(**settings), data(), tmp_path / "one", hardware=Hardware("cpu"))
+    assert furthest_apart(tmp_path / "one", tmp_path / "two") < 1e-6
+
+    refused = train_with_two(tmp_path / "two", config={**settings, "steps": 4})
+    assert refused.returncode == 2
+    assert "was trained for 6 steps already" in refused.stderr
+    assert "Traceback" not in refused.stderr

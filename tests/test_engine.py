@@ -1,0 +1,465 @@
+"""The loop: it learns, keeps the best and the last, says what went wrong, and never spoils a good checkpoint."""
+
+import errno
+import io
+import logging
+import math
+import os
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from discs import batch, tiny_method, total
+from made_runs import checkpoint, config, data, differences
+from mixseg import checkpoint as checkpoints
+from mixseg import engine
+from mixseg.checkpoint import Average, State, load_weights
+from mixseg.data.augment import NONE
+from mixseg.data.batches import Feed
+from mixseg.engine import Hardware, evaluating, fit, make_fabric, make_optimizer, speed_up
+from mixseg.errors import MixsegError
+from mixseg.files import replacing
+from mixseg.logbook import read_log
+from mixseg.methods import METHODS, Method, Term
+from mixseg.run import build, load, settle_batch, train
+from mixseg.stepping import lr_factor
+
+CPU = Hardware("cpu")
+
+
+def start(folder, *, method=None, look=None, scans=None, **changes):
+    """``fit`` on tiny data with a look that scores nothing in particular."""
+    folder.mkdir(exist_ok=True)
+    chosen = config(**changes)
+    fabric = make_fabric(CPU, chosen.precision)
+    feed = Feed(
+        (scans or data()).train,
+        {"full": 2, "partial": 2},
+        grid=chosen.grid,
+        seed=chosen.seed,
+        augmentation=NONE,
+        device=fabric.device,
+    )
+    method = method or build(chosen, channels=1, classes=2)
+    return fit(method, feed, look or quiet, config=chosen, folder=folder, fabric=fabric)
+
+
+def quiet(method, progress, before):
+    return {"score": progress}
+
+
+class Breaks(Method):
+    """One weight, and a term that is ``broken`` from step ``at`` on."""
+
+    outputs = ("top",)
+
+    def __init__(self, at, broken=math.nan):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.at, self.broken, self.steps = at, broken, 0
+
+    def forward(self, batch, progress):
+        value = (self.weight * batch.full.image.mean()).sum().square()
+        return {"full": Term(value * (self.broken if self.steps >= self.at else 1.0))}
+
+    def predict(self, image):
+        return {"top": image.new_full((len(image), 2, *image.shape[2:]), 0.5)}
+
+    def after_step(self, step, progress):
+        self.steps = step + 1
+
+
+def test_training_lowers_the_loss_and_leaves_what_a_run_folder_holds(tmp_path):
+    folder = train(config(steps=40), data(), tmp_path / "run", hardware=CPU, test=True)
+    log = read_log(folder.path / "log.jsonl")
+    assert [entry["step"] for entry in log] == [5, 10, 15, 20, 25, 30, 35, 40]
+    assert log[-1]["loss"] < 0.7 * log[0]["loss"]
+    assert log[-1]["score"] > 0.8
+    names = {path.name for path in folder.path.iterdir()}
+    assert {"last.pt", "best.pt", "config.json", "environment.json", "metrics.csv", "finished.json"} <= names
+    for entry in log:
+        weighted = sum(entry["terms"][name] * entry["weights"][name] for name in entry["terms"])
+        assert entry["loss"] == pytest.approx(weighted, rel=1e-4)
+        assert set(entry["terms"]) == set(METHODS["kl-ent"].weights)
+        assert entry["watch"]["expected"] == pytest.approx(log[0]["watch"]["expected"])
+    last, best = (checkpoint(folder.path / f"{name}.pt") for name in ("last", "best"))
+    scores = [entry["score"] for entry in log]
+    assert last["step"] == 40
+    assert best["step"] == log[int(np.argmax(scores))]["step"]
+    assert best["score"] == max(scores)
+
+
+class Notes(Breaks):
+    """Draws a random number a step and notes it, and the progress."""
+
+    def __init__(self):
+        super().__init__(at=math.inf)
+        self.drawn, self.progress = [], []
+
+    def forward(self, batch, progress):
+        self.drawn.append(torch.rand(1).item())
+        self.progress.append(progress)
+        return super().forward(batch, progress)
+
+
+def test_the_noise_of_a_step_is_its_own_and_that_of_the_seed(tmp_path):
+    runs = []
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        torch.manual_seed(len(runs))  # nothing outside has a say
+        method = Notes()
+        start(tmp_path / name, method=method, seed=seed)
+        runs.append(method.drawn)
+    assert runs[0] == runs[1]
+    assert len({*runs[0], *runs[2]}) == 40, "no two steps and no two seeds share it"
+    assert method.progress == [step / 20 for step in range(20)]
+
+
+def test_the_best_checkpoint_is_the_first_with_the_highest_score(tmp_path):
+    scores = iter([0.2, 0.7, 0.5, 0.7, math.nan, 0.1])
+    seen = []
+
+    def look(method, progress, before):
+        seen.append({key: value.clone() for key, value in method.state_dict().items()})
+        return {"score": next(scores)}
+
+    start(tmp_path, look=look, steps=30)
+    best = checkpoint(tmp_path / "best.pt")
+    assert (best["step"], best["score"]) == (10, 0.7)
+    assert not differences(best["method"], seen[1])
+    assert not differences(checkpoint(tmp_path / "last.pt")["method"], seen[-1])
+
+
+def test_without_validation_scans_there_is_no_best_checkpoint_and_no_error(tmp_path):
+    folder = train(config(steps=10), data(val=0), tmp_path / "run", hardware=CPU)
+    assert folder.finished
+    assert not (folder.path / "best.pt").exists()
+    assert math.isnan(read_log(folder.path / "log.jsonl")[-1]["score"])
+
+
+def test_without_partly_labelled_scans_their_terms_are_off(tmp_path):
+    folder = train(config(steps=5), data(partial=0), tmp_path / "run", hardware=CPU)
+    (entry,) = read_log(folder.path / "log.jsonl")
+    assert "entropy" not in entry["terms"]
+    assert "watch" not in entry
+
+
+def test_validation_masks_without_any_object_are_no_warning(tmp_path):
+    scans = data()
+    empty = [replace(scan, full=np.zeros_like(scan.full)) for scan in scans.val]
+    train(config(steps=5), replace(scans, val=empty), tmp_path / "run", hardware=CPU)
+
+
+def test_no_fully_labelled_scan_is_one_sentence(tmp_path):
+    with pytest.raises(MixsegError, match="No fully labelled scan to train on"):
+        train(config(), data(full=0), tmp_path / "run", hardware=CPU)
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "settled"),
+    [
+        ({"partial": 1, "bare": 1}, (8, 16, 0), (8, 8, 8)),
+        ({"partial": 1, "bare": 1}, (8, 12, 4), (8, 12, 4)),
+        ({"partial": 1, "bare": 0}, (4, 0, 4), (4, 4, 0)),
+        ({"partial": 0, "bare": 1}, (8, 16, 0), (8, 0, 16)),
+        ({"partial": 0, "bare": 0}, (8, 16, 0), (8, 0, 0)),
+    ],
+)
+def test_rows_of_a_kind_that_is_absent_go_to_the_other(there, asked, settled):
+    full, partial, bare = asked
+    sizes = config(batch={"full": full, "partial": partial, "bare": bare}).batch
+    found = settle_batch(sizes, data(**there))
+    assert (found.full, found.partial, found.bare) == settled
+
+
+@pytest.mark.parametrize(
+    ("schedule", "factors"),
+    [
+        ("constant", {0: 1, 0.5: 1, 1: 1}),
+        ("drops", {0: 1, 0.4: 1, 5 / 12: 0.1, 0.8: 0.1, 10 / 12: 0.01, 0.999: 0.01}),
+        ("poly", {0: 1, 0.5: 0.5**0.9, 0.99: 0.01**0.9, 1: 0}),
+        ("cosine", {0: 1, 1 / 3: 0.75, 0.5: 0.5, 2 / 3: 0.25, 1: 0}),
+    ],
+)
+def test_the_learning_rate_at_named_points(schedule, factors):
+    for progress, factor in factors.items():
+        assert lr_factor(schedule, progress) == pytest.approx(factor, abs=1e-12)
+
+
+def test_the_log_tells_the_learning_rate_of_the_schedule(tmp_path):
+    start(tmp_path, steps=20, schedule="poly", lr=0.1)
+    for entry in read_log(tmp_path / "log.jsonl"):
+        assert entry["lr"] == pytest.approx(0.1 * (1 - (entry["step"] - 1) / 20) ** 0.9)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_one_step_of_an_optimiser_is_its_closed_form(name):
+    layer = torch.nn.Linear(1, 1, bias=False)
+    layer.weight.data.fill_(2.0)
+    optimizer = make_optimizer(layer, config(optimizer=name, lr=0.1, weight_decay=0.5))
+    layer.weight.grad = torch.tensor([[3.0]])
+    optimizer.step()
+    # Adam's first step has the length of the learning rate; its weight decay is part of the gradient, AdamW's is not.
+    expected = {"adam": 2 - 0.1, "adamw": 2 * (1 - 0.1 * 0.5) - 0.1, "sgd": 2 - 0.1 * (3 + 0.5 * 2)}
+    assert layer.weight.item() == pytest.approx(expected[name], abs=1e-5)
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_stops_with_step_and_batch_and_keeps_the_good_checkpoint(
+    tmp_path, monkeypatch, broken
+):
+    monkeypatch.setattr(engine, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    with pytest.raises(MixsegError) as caught:
+        start(tmp_path, method=Breaks(at=12, broken=broken), steps=30)
+    sentence = str(caught.value)
+    assert "at step 13," in sentence
+    assert "full" in sentence
+    assert "slice" in sentence
+    last = checkpoint(tmp_path / "last.pt")
+    assert last["step"] == 10
+    assert last["method"]["weight"].isfinite().all()
+    assert [entry["step"] for entry in read_log(tmp_path / "log.jsonl")] == [5, 10]
+
+
+def collapsing(method, progress, before):
+    away = 0.2 < progress < 0.7
+    return {"score": 0.0, "collapsed": away, "warning": "It runs away." if away and not before.get("collapsed") else ""}
+
+
+def test_a_collapse_stops_the_run_where_that_is_asked_and_it_can_go_on(tmp_path, capsys):
+    with pytest.raises(MixsegError, match=r"Stopped at step 5.*It runs away\."):
+        start(tmp_path, look=collapsing, steps=20, on_collapse="stop")
+    assert checkpoint(tmp_path / "last.pt")["step"] == 5
+    with pytest.raises(MixsegError, match=r"Stopped at step 10.*still collapsed"):
+        start(tmp_path, look=collapsing, steps=20, on_collapse="stop")
+    assert start(tmp_path, look=collapsing, steps=20, on_collapse="warn").step == 20
+    assert capsys.readouterr().err.count("It runs away.") == 1
+
+
+def test_a_collapse_is_only_said_where_that_is_asked(tmp_path, capsys):
+    assert start(tmp_path, look=collapsing, steps=20, on_collapse="warn").step == 20
+    assert capsys.readouterr().err.count("It runs away.") == 1
+    assert [bool(entry["warning"]) for entry in read_log(tmp_path / "log.jsonl")] == [True, False, False, False]
+
+
+def test_the_moving_average_is_its_closed_form():
+    layer = torch.nn.BatchNorm1d(1)
+    layer.weight.data.fill_(1.0)
+    average = Average(layer, decay=0.75)
+    values = [5.0, -2.0, 4.0, 8.0] * 12
+    expected = 1.0
+    for update, value in enumerate(values, start=1):
+        layer.weight.data.fill_(value)
+        layer.num_batches_tracked.fill_(update)
+        average.update(layer)
+        # The decay grows as k / (k + 9) until it is the one asked for, at k = 27.
+        decay = 0.75 if update >= 27 else update / (update + 9)
+        expected = decay * expected + (1 - decay) * value
+    assert average.weights["weight"].item() == pytest.approx(expected, rel=1e-6)
+    assert average.weights["num_batches_tracked"].item() == len(values)
+    with average.worn_by(layer):
+        assert layer.weight.item() == pytest.approx(expected, rel=1e-6)
+    assert layer.weight.item() == values[-1]
+    assert average.weights["weight"].data_ptr() != layer.weight.data_ptr()
+
+
+def test_looks_and_predictions_wear_the_average_and_training_does_not(tmp_path):
+    seen = []
+
+    def look(method, progress, before):
+        seen.append({key: value.clone() for key, value in method.state_dict().items()})
+        return {"score": progress}
+
+    state = start(tmp_path, look=look, average=0.9)
+    last, best = checkpoint(tmp_path / "last.pt"), checkpoint(tmp_path / "best.pt")
+    assert not differences(seen[-1], last["average"]["weights"])
+    assert not differences(seen[-1], best["method"])
+    assert differences(last["method"], seen[-1])
+    assert not differences(dict(state.method.state_dict()), last["method"])
+    for name in ("last", "best"):
+        method = build(config(average=0.9), channels=1, classes=2)
+        assert load_weights(method, tmp_path / f"{name}.pt") == 20
+        assert not differences(dict(method.state_dict()), seen[-1])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluating_puts_everything_back_even_after_an_error(training):
+    method, fabric = tiny_method("kl-ent").train(training), make_fabric(CPU, "fp32")
+    tuned = torch.backends.cudnn.benchmark
+    with pytest.raises(KeyError), evaluating(method, fabric):  # noqa: PT012 - what holds inside is the point
+        assert not method.training
+        assert not torch.is_grad_enabled()
+        raise KeyError
+    assert method.training == training
+    assert all(module.training == training for module in method.modules())
+    assert torch.is_grad_enabled()
+    assert torch.backends.cudnn.benchmark == tuned
+
+
+def test_looking_changes_neither_the_model_nor_the_training(tmp_path):
+    often = train(config(validate_every=1), data(), tmp_path / "often", hardware=CPU)
+    seldom = train(config(validate_every=20), data(), tmp_path / "seldom", hardware=CPU)
+    one, other = (checkpoint(run.path / "last.pt") for run in (often, seldom))
+    assert not differences(one["method"], other["method"])
+
+
+@pytest.mark.parametrize("method", ["kl-ent", "ua-mt"])
+def test_double_precision_is_double_throughout(tmp_path, method):
+    scans = data() if method == "kl-ent" else data(partial=0, bare=2)
+    folder = train(config(precision="fp64", average=0.9, method=method), scans, tmp_path / "run", hardware=CPU)
+    content = checkpoint(folder.path / "last.pt")
+    floats = [tensor for tensor in content["method"].values() if tensor.is_floating_point()]
+    assert all(tensor.dtype == torch.float64 for tensor in floats)
+    assert all(tensor.dtype == torch.float64 for tensor in content["average"]["weights"].values() if tensor.dim())
+    moments = content["optimizer"]["state"][0]
+    assert moments["exp_avg"].dtype == torch.float64
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "tf32", "bf16", "auto"])
+def test_every_precision_trains_on_the_cpu(tmp_path, precision):
+    state = start(tmp_path, precision=precision, steps=5)
+    assert state.step == 5
+    assert all(p.dtype == (torch.float64 if precision == "fp64" else torch.float32) for p in state.method.parameters())
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("name", ["kl-ent", "ua-mt", "glmi", "ssco"])
+def test_the_fast_memory_layout_learns_what_the_plain_one_learns(name, dims):
+    fabric = make_fabric(CPU, "fp32")
+    plain, fast = (tiny_method(name, dims, dropout=0.0).double() for _ in range(2))
+    speed_up(fast, config(dims=dims), fabric)
+    weights = [p for p in fast.parameters() if p.dim() == dims + 2 and p.shape[1] > 1]
+    layout = torch.channels_last if dims == 2 else torch.channels_last_3d
+    assert all(weight.is_contiguous(memory_format=layout) for weight in weights)
+    seen = batch(2, 0, 2, dims=dims, side=16 if dims == 2 else 8)
+    seen = seen._make(part._replace(image=part.image.double()) for part in seen)
+    for method in (plain, fast):
+        optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], 0.1)
+        for step in range(3):
+            torch.manual_seed(step)
+            total(method(seen, 0.3)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            method.after_step(step, 0.3)
+    torch.testing.assert_close(fast.state_dict(), plain.state_dict(), rtol=1e-7, atol=1e-9)
+
+
+def test_a_device_that_is_not_there_is_one_sentence():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(MixsegError, match="torch sees no cuda device"):
+        make_fabric(Hardware("cuda"), "fp32")
+
+
+def test_fabric_is_quiet():
+    make_fabric(CPU, "fp32")
+    assert logging.getLogger("lightning_fabric").level == logging.WARNING
+
+
+@pytest.fixture
+def finished(tmp_path):
+    start(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_checkpoint_of_another_architecture_is_one_sentence(finished):
+    other = build(config(width=8), channels=1, classes=2)
+    with pytest.raises(MixsegError, match=r"last\.pt is of another architecture \(\d+ tensors differ"):
+        load_weights(other, finished / "last.pt")
+    other = build(config(method="lower-bound"), channels=1, classes=2)
+    with pytest.raises(MixsegError, match="another architecture"):
+        load_weights(other, finished / "best.pt")
+    with pytest.raises(MixsegError, match="another architecture"):
+        start(finished, width=8, steps=40)
+
+
+def broken_files(good):
+    content = good.read_bytes()
+    with_code = {"method": {}, "step": 1, "code": os.system}
+    yield "cut short", content[: len(content) // 2]
+    yield "empty", b""
+    yield "text", b"hello"
+    yield "a zip of something", zip_of({"mask.txt": b"1"})
+    yield "garbage in a zip", content[:200] + b"\0" * 200 + content[400:]
+    for name, held in {
+        "a bare state dict": checkpoint(good)["method"],
+        "a tensor": torch.zeros(3),
+        "code": with_code,
+        "a best.pt": {"method": {}, "step": 1},
+    }.items():
+        with replacing(good.with_name("foreign.pt")) as path:
+            torch.save(held, path)
+        yield name, good.with_name("foreign.pt").read_bytes()
+
+
+def zip_of(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_a_broken_or_foreign_checkpoint_is_one_sentence(finished):
+    last = finished / "last.pt"
+    for name, content in broken_files(last):
+        before = last.read_bytes()
+        last.write_bytes(content)
+        with pytest.raises(MixsegError, match=r"last\.pt") as caught:
+            start(finished, steps=40)
+        assert "\n" not in str(caught.value), name
+        assert "weights_only" not in str(caught.value), f"{name}: no advice to trust the file"
+        last.write_bytes(before)
+    assert start(finished, steps=40).step == 40
+
+
+def test_a_checkpoint_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(MixsegError, match=r"best\.pt does not exist: train the run first"):
+        load_weights(tiny_method("kl-ent"), tmp_path / "best.pt")
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def opening(*, instead, then):
+    """``Path.open`` but for one mode, in which ``then`` happens."""
+    as_ever = Path.open
+    return lambda path, mode="r", *rest, **more: then() if mode == instead else as_ever(path, mode, *rest, **more)
+
+
+@pytest.mark.parametrize("where", ["saving", "moving", "logging"])
+def test_a_full_disk_is_one_sentence_and_leaves_the_old_checkpoint(finished, monkeypatch, where):
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    if where == "saving":
+        monkeypatch.setattr(checkpoints.torch, "save", full_disk)
+    elif where == "moving":
+        monkeypatch.setattr(type(finished), "replace", full_disk)
+    else:
+        monkeypatch.setattr(type(finished), "open", opening(instead="a", then=full_disk))
+    with pytest.raises(MixsegError, match="No space left to write"):
+        start(finished, steps=40)
+    monkeypatch.undo()
+    assert (finished / "last.pt").read_bytes() == before["last.pt"]
+    assert not [path for path in finished.iterdir() if path.name.startswith(".writing-")]
+    assert start(finished, steps=40).step == 40
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_disk_that_is_really_full_is_told_as_such(tmp_path, monkeypatch):
+    method = tiny_method("kl-ent")
+    state = State(method, make_optimizer(method, config()))
+    monkeypatch.setattr(type(tmp_path), "open", opening(instead="wb", then=lambda: open("/dev/full", "wb")))  # noqa: PTH123, SIM115
+    with pytest.raises(MixsegError, match=r"No space left to write .*last\.pt"):
+        state.save(tmp_path)
+
+
+def test_a_trained_run_is_loaded_ready_to_predict(tmp_path):
+    folder = train(config(), data(), tmp_path / "run", hardware=CPU)
+    for name in ("last", "best"):
+        method = load(folder, channels=1, classes=2, checkpoint=name)
+        assert not method.training
+        assert not differences(dict(method.state_dict()), checkpoint(folder.path / f"{name}.pt")["method"])

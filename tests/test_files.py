@@ -1,0 +1,80 @@
+"""Files are whole or absent, and what the disk refuses is one sentence."""
+
+import errno
+import os
+
+import pytest
+
+from mixseg.errors import MixsegError
+from mixseg.files import explained, read_json, replacing, write_json
+
+
+def leftovers(folder):
+    return [path.name for path in folder.iterdir() if path.name.startswith(".writing-")]
+
+
+def test_a_file_takes_its_place_when_it_is_whole(tmp_path):
+    path = tmp_path / "new" / "scan.nii.gz"
+    with replacing(path) as temporary:
+        assert temporary.parent == path.parent
+        assert temporary.name.endswith(".nii.gz"), "writers that go by the suffix write the right format"
+        temporary.write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole"
+    assert not leftovers(path.parent)
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:  # noqa: PT012 - the first half succeeds
+        temporary.write_text("half")
+        _ = 1 / 0
+    assert path.read_text() == "old"
+    assert not leftovers(tmp_path)
+
+
+def test_a_written_file_follows_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_json(tmp_path / "a.json", {})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "No space left to write"),
+        (errno.EDQUOT, "No space left to write"),
+        (errno.EACCES, "No permission to write"),
+        (errno.EROFS, "No permission to write"),
+    ],
+)
+def test_what_the_disk_refuses_is_one_sentence_about_the_file(tmp_path, number, words):
+    path = tmp_path / "mine.pt"
+    with pytest.raises(MixsegError, match=words) as caught, explained(path):
+        raise OSError(number, os.strerror(number))
+    assert str(path) in str(caught.value)
+
+
+def test_other_errors_are_not_dressed_up(tmp_path):
+    with pytest.raises(IsADirectoryError), explained(tmp_path):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+
+
+def test_json_goes_there_and_back_and_a_broken_one_is_named(tmp_path):
+    path = tmp_path / "a.json"
+    content = {"a": [1, 2.5, None, "ä"], "b": {}}
+    write_json(path, content)
+    assert read_json(path) == content
+    path.write_text("{")
+    with pytest.raises(MixsegError, match=r"a\.json is not valid JSON"):
+        read_json(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(MixsegError, match=r"a\.json is not valid JSON"):
+        read_json(path)
+    path.unlink()
+    with pytest.raises(MixsegError, match=r"a\.json does not exist"):
+        read_json(path)

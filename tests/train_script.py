@@ -1,0 +1,31 @@
+"""A training as a user's script has it, for the tests that start, kill and multiply processes.
+
+``python train_script.py OUT '{"devices": 2, "data": {...}, "config": {...}}'``
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+from made_runs import config, data
+from mixseg import engine
+from mixseg.engine import Hardware
+from mixseg.errors import MixsegError
+from mixseg.run import train
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    asked = json.loads(sys.argv[2])
+    engine.SECONDS_BETWEEN_CHECKPOINTS = asked.get("seconds_between_checkpoints", 60.0)
+    try:
+        train(
+            config(**asked.get("config", {})),
+            data(**asked.get("data", {})),
+            Path(sys.argv[1]),
+            hardware=Hardware("cpu", devices=asked.get("devices", 1)),
+        )
+    except MixsegError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    print("the script goes on")

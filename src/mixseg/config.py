@@ -154,6 +154,7 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
             "weight_decay": 1e-2,
             "schedule": "poly",
             "augment": "strong",
+            "weights": {"weak": 0.1},
             "compile": True,
         },
         3: {
@@ -165,10 +166,20 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
             "weight_decay": 1e-2,
             "schedule": "poly",
             "augment": "strong",
+            "weights": {"weak": 0.1},
         },
     },
     "quick": {
-        2: {"steps": 600, "size": (64, 64), "width": 12, "depth": 3, "lr": 2e-3, "validate_every": 50},
+        2: {
+            "steps": 600,
+            "size": (64, 64),
+            "width": 12,
+            "depth": 3,
+            "lr": 2e-3,
+            "schedule": "cosine",
+            "weights": {"weak": 1.0},
+            "validate_every": 50,
+        },
         3: {
             "network": "vnet",
             "intensity": "zscore",
@@ -176,6 +187,8 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
             "width": 4,
             "steps": 300,
             "lr": 2e-3,
+            "schedule": "cosine",
+            "weights": {"weak": 1.0},
             "validate_every": 50,
         },
     },
@@ -188,8 +201,11 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     known("preset", preset, PRESETS)
     _value(Literal[2, 3], dims, "'dims'")
     full, partial, bare = METHODS[method].batch[dims]
+    preferred = PRESETS[preset][dims]
     settled: dict[str, Any] = {
-        **PRESETS[preset][dims],
+        **preferred,
+        # A preset weighs terms that not every method has.
+        "weights": {k: v for k, v in preferred.get("weights", {}).items() if k in METHODS[method].weights},
         "batch": {"full": full, "partial": partial, "bare": bare},
         **{"method": method, "preset": preset, "dims": dims},
     }

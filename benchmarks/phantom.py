@@ -1,8 +1,8 @@
-"""Every method on the built-in hearts: left ventricle, Set-3, preset quick; DSC of every output over seeds.
+"""Methods on the built-in hearts: left ventricle, Set-3, preset quick; DSC of every output for every seed.
 
-python benchmarks/methods_phantom.py --out runs [--methods kl kl-ent] [--seeds 0 1 2] [--steps 600]
+python benchmarks/phantom.py --out runs [--methods lower-bound kl-ent | all] [--seeds 0 1 2] [--steps 600]
 
-Runs that are finished are skipped, one that was stopped goes on. Writes methods-phantom.json and .md to docs/results
+Runs that are finished are skipped, one that was stopped goes on. Writes phantom.json and .md to docs/results
 (--results FOLDER), from all runs of that length below --out: parts of the grid may be run apart. Proposals come from
 kl of the same seed, which is trained first if it must be.
 """
@@ -32,8 +32,9 @@ MEASURES = {"DSC last (%)": ("last", "dsc", 100.0), "DSC best (%)": ("best", "ds
 NOTE = """\
 {train} train patients (3 with full masks, 15 with an eroded core of the left ventricle), {val} to validate and {test}
 to test on, all made by formula at 64 x 64; preset `quick`, {steps} steps on the {device}. Mean ± standard deviation
-over seeds of the mean over test scans; a single seed has none. The first output of a method is its answer. Both upper
-bounds see the same scans here. A small network on easy pictures: it shows that each method works, not which is best.
+over seeds of the mean over test scans, and in brackets each seed's. The first output of a method is its answer. Both
+upper bounds see the same scans here. A small network on easy pictures: it shows that each method works, not which is
+best.
 """
 
 
@@ -69,7 +70,7 @@ def scores(run):
 
 
 def collect(runs):
-    """Entries for methods-phantom.json: one per method and output, with the value of each seed."""
+    """Entries for phantom.json: one per method and output, with the value of each seed."""
     entries = []
     for method in METHODS:
         by_seed = {
@@ -96,7 +97,8 @@ def lines_of(entries):
         cells = []
         for measure in MEASURES:
             mean, sd = mean_sd(entry["values"][measure])
-            cells.append(f"{mean:.2f}" if np.isnan(sd) else f"{mean:.2f} ± {sd:.2f}")
+            each = ", ".join(f"{value:.1f}" for value in entry["values"][measure].values())
+            cells.append(f"{mean:.2f}" if np.isnan(sd) else f"{mean:.2f} ± {sd:.2f} ({each})")
         lines.append((f"`{entry['method']}`", entry["output"], str(len(entry["seeds"])), *cells))
     return lines
 
@@ -118,19 +120,19 @@ def below_lower_bound(entries):
 
 
 def write(entries, folder, *, steps, device):
-    """Write methods-phantom.json and .md; returns the lines of the latter."""
-    command = "python benchmarks/methods_phantom.py --out runs"
+    """Write phantom.json and .md; returns the lines of the latter."""
+    command = "python benchmarks/phantom.py --out runs"
     if steps != make_config(**SET_3).steps:
         command += f" --steps {steps}"
-    write_json(folder / "methods-phantom.json", {"command": command, "steps": steps, "results": entries})
+    write_json(folder / "phantom.json", {"command": command, "steps": steps, "results": entries})
     train = PATIENTS["patients"] - PATIENTS["val"] - PATIENTS["test"]
     note = NOTE.format(train=train, val=PATIENTS["val"], test=PATIENTS["test"], steps=steps, device=device.upper())
     head, *rows = lines_of(entries)
     rule = ("---", "---", *["--:"] * (len(head) - 2))
     table = ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
-    text = ["# Every method on the phantom", "", f"```\n{command}\n```", "", note, *table, ""]
+    text = ["# Methods on the phantom", "", f"```\n{command}\n```", "", note, *table, ""]
     text += [*below_lower_bound(entries), ""]
-    with replacing(folder / "methods-phantom.md") as temporary:
+    with replacing(folder / "phantom.md") as temporary:
         temporary.write_text("\n".join(text), encoding="utf-8")
     return text
 
@@ -139,7 +141,7 @@ def main():
     """Run what is missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for scans and runs")
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), metavar="NAME")
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS, "all"], default=["lower-bound", "kl-ent"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=make_config(**SET_3).steps)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda", "mps", "auto"])
@@ -150,7 +152,8 @@ def main():
     if not (scans / "dataset.json").exists():
         phantom.write(scans, size=(64, 64), seed=0, **PATIENTS)
     runs = options.out / f"{options.steps}-steps"
-    train_grid(scans, runs, options.methods, options.seeds, steps=options.steps, device=options.device)
+    methods = list(METHODS) if "all" in options.methods else options.methods
+    train_grid(scans, runs, methods, options.seeds, steps=options.steps, device=options.device)
     print("\n".join(write(collect(runs), options.results, steps=options.steps, device=options.device)))
 
 

@@ -23,7 +23,10 @@ def test_a_preset_makes_a_config_that_json_carries_there_and_back(preset, method
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
     assert (config.method, config.preset, config.dims) == (method, preset, dims)
     assert (config.batch.full, config.batch.partial, config.batch.bare) == METHODS[method].batch[dims]
-    for key, value in PRESETS[preset][dims].items():
+    settled = dict(PRESETS[preset][dims])
+    weighed = settled.pop("weights", {})
+    assert config.weights == {term: weight for term, weight in weighed.items() if term in METHODS[method].weights}
+    for key, value in settled.items():
         assert getattr(config, key) == value
 
 
@@ -39,7 +42,14 @@ def test_every_preset_builds_every_method(preset, method, dims):
 
 def test_changed_values_of_every_type_survive_json():
     config = make_config(
-        size=(48, 32), target=("LV", "RV"), set=3, weights={"distill": 5}, batch={"full": 1}, compile=False, width=None
+        preset="paper",
+        size=(48, 32),
+        target=("LV", "RV"),
+        set=3,
+        weights={"distill": 5},
+        batch={"full": 1},
+        compile=False,
+        width=None,
     )
     again = from_dict(json.loads(json.dumps(to_dict(config))))
     assert again == config
@@ -48,11 +58,11 @@ def test_changed_values_of_every_type_survive_json():
 
 
 def test_a_change_of_one_batch_size_or_weight_leaves_the_others():
-    config = make_config(method="kl-ent", batch={"partial": 4}, weights={"distill": 10})
+    config = make_config(method="kl-ent", preset="quick", batch={"partial": 4}, weights={"distill": 10})
     assert config.batch == BatchSizes(full=8, partial=4, bare=0)
-    assert config.weights == {"distill": 10.0}
+    assert config.weights == {"weak": 1.0, "distill": 10.0}, "the preset's and the changed one"
     method = build(replace(config, width=2, depth=1), channels=1, classes=2)
-    assert method.weights == {**METHODS["kl-ent"].weights, "distill": 10.0}
+    assert method.weights == {**METHODS["kl-ent"].weights, "weak": 1.0, "distill": 10.0}
     assert make_config(batch=BatchSizes(1, 2, 3)).batch == BatchSizes(1, 2, 3)
 
 

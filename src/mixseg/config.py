@@ -75,6 +75,7 @@ class Config:
         compile: Whether the network is compiled first; pays on long GPU runs.
         validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
         on_collapse: What happens when the student runs away: "warn" or "stop".
+        tensorboard: Whether the log is written for TensorBoard too, to ``tensorboard/`` in the run folder.
     """
 
     method: str = "kl-ent"
@@ -118,6 +119,7 @@ class Config:
     compile: bool = False
     validate_every: int = 0
     on_collapse: Literal["warn", "stop"] = "warn"
+    tensorboard: bool = False
 
     @property
     def looks(self) -> int:

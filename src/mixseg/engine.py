@@ -144,7 +144,9 @@ class _Pause:
     def __init__(self, look: Look, config: Config, folder: Path, fabric: Fabric, state: State, bar: Progress) -> None:
         self.look, self.config, self.folder = look, config, folder
         self.fabric, self.state, self.bar = fabric, state, bar
-        self.log = Log(folder / "log.jsonl", keep_until=state.step) if fabric.is_global_zero else None
+        self.log: Log | None = None
+        if fabric.is_global_zero:
+            self.log = Log(folder / "log.jsonl", keep_until=state.step, tensorboard=config.tensorboard)
         self.saved = time.monotonic()
 
     def __call__(self, record: Record, lr: float) -> None:

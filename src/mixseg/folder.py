@@ -20,7 +20,7 @@ from mixseg.errors import MixsegError
 from mixseg.files import explained, read_json, write_json
 
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
-MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse"}
+MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse", "tensorboard"}
 """Keys that an unfinished or finished run may be continued with."""
 
 

@@ -40,7 +40,7 @@ from mixseg.progress import track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
 from mixseg.scores import Row, score_case, summarise, write_metrics
-from mixseg.training_data import Data, prepare_options, scan_of, settle_batch
+from mixseg.training_data import Data, check_classes, prepare_options, scan_of, settle_batch, terms_off
 from mixseg.types import KINDS, Kind
 from mixseg.validation import Look
 
@@ -55,6 +55,7 @@ def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = 
     """
     folder = RunFolder(out)
     config = replace(config, batch=settle_batch(config.batch, data))
+    check_classes(data)
     fabric = make_fabric(hardware or Hardware(), config.precision)
     with ExitStack() as held:
 
@@ -75,6 +76,8 @@ def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = 
             return True
 
         if lead(fabric, begin):
+            if fabric.is_global_zero and terms_off(config, data):
+                print(terms_off(config, data), flush=True)
             started = time.monotonic()
             method = _fit(config, data, folder, fabric)
             if fabric.is_global_zero:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from mixseg.config import BatchSizes, Config
 from mixseg.data.batches import Scan
 from mixseg.data.options import PrepareOptions
@@ -15,7 +17,7 @@ from mixseg.data.views import Seen, SeenCase, see
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS
 from mixseg.proposals import Proposals
-from mixseg.types import KINDS, Kind
+from mixseg.types import IGNORE, KINDS, Kind
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,30 @@ def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
         bare = batch.bare or weak // 2
         return replace(batch, partial=weak - bare, bare=bare)
     return replace(batch, partial=weak if there["partial"] else 0, bare=weak if there["bare"] else 0)
+
+
+def check_classes(data: Data) -> None:
+    """Nothing, or one sentence about a class that no label of the training scans shows."""
+    seen = np.zeros(IGNORE + 1, bool)
+    for scans in data.train.values():
+        for scan in scans:
+            for labels in (scan.full, scan.partial):
+                if labels is not None:
+                    seen[np.unique(labels)] = True
+    missing = [name for index, name in enumerate(data.classes) if not seen[index]]
+    if missing:
+        raise MixsegError(
+            f"No training scan has a voxel labelled {missing[0]}: label some, or leave the class out "
+            "(--set 'target=[\"...\"]' names the classes to segment)."
+        )
+
+
+def terms_off(config: Config, data: Data) -> str:
+    """A sentence about the terms of the loss that this data gives nothing to, or ""."""
+    weighed = METHODS[config.method].weights
+    if any(data.train.get(kind) for kind in ("partial", "bare")) or "entropy" not in weighed:
+        return ""
+    return "No scan is partly labelled or unlabelled: the confidence term (entropy) is off."
 
 
 def prepare_options(config: Config) -> PrepareOptions:

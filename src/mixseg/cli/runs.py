@@ -31,6 +31,8 @@ def train(
     devices: int = 1,
     nodes: int = 1,
     test: bool = False,
+    on_collapse: Literal["warn", "stop"] | None = None,
+    tensorboard: bool = False,
     resume: Annotated[bool, conf.arg(name="continue", aliases=["--c"])] = False,
 ) -> None:
     """Train on a folder of scans, whatever mixture of full masks, partial labels and nothing it holds.
@@ -59,6 +61,8 @@ def train(
         devices: GPUs (or CPU processes) on this machine.
         nodes: Machines that train together.
         test: Score the test scans too, when the run is done.
+        on_collapse: When the student runs away: say so, or stop there too.
+        tensorboard: Write the log for TensorBoard too, to tensorboard/ in the run folder.
         resume: Accepted and not needed: a run that has begun is always continued.
     """
     from mixseg.cli.settings import merged, parse
@@ -68,7 +72,8 @@ def train(
 
     settings = {} if config is None else read_config(config)
     proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
-    flags = {"method": method, "preset": preset, "proposals_from": proposer}
+    named = {"method": method, "preset": preset, "proposals_from": proposer, "on_collapse": on_collapse}
+    flags: dict[str, object] = {**named, "tensorboard": tensorboard or None}
     settings = merged(settings, {key: value for key, value in flags.items() if value is not None})
     settings = merged(settings, parse(set))
     hardware = Hardware(device, devices, nodes)

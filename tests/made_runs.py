@@ -68,6 +68,7 @@ def config(**changes):
     """A run of a few steps on a U-Net of width 4 and depth 2."""
     small = {
         "preset": "quick",
+        "schedule": "constant",
         "steps": 20,
         "size": [16, 16],
         "width": 4,

@@ -23,6 +23,7 @@ from mixseg.run import Data, load, main, prepare_options, propose, train
 CPU = Hardware("cpu")
 SMALL = {
     "preset": "quick",
+    "schedule": "constant",
     "target": ["LV"],
     "partial": "erosion-3x3",
     "set": 1,
@@ -283,7 +284,7 @@ def test_what_is_not_said_is_taken_over_from_the_source(source, tmp_path):
     theirs = to_dict(RunFolder(source).config)
     asked = {"method": "proposals", "proposals_from": str(source), "lr": 0.5}
     found = to_dict(make_config(**inherited(asked, tmp_path / "run")))
-    own = {"method": "proposals", "proposals_from": str(source), "lr": 0.5, "batch": found["batch"]}
+    own = {"method": "proposals", "proposals_from": str(source), "lr": 0.5, "batch": found["batch"], "weights": {}}
     assert found == {**theirs, **own}
     assert found["batch"] == {"full": 24, "partial": 0, "bare": 0}
     fresh = inherited({**asked, "preset": "paper"}, tmp_path / "run")

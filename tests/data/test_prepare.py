@@ -281,11 +281,12 @@ def test_a_folder_of_other_things_is_never_replaced(tmp_path):
     assert case.image[0].path.is_file()
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch):
-    def full(*_):
+@pytest.mark.parametrize("at", ["mixseg.data.build.open_memmap", "os.posix_fallocate"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch, at):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("os.posix_fallocate", full)
+    monkeypatch.setattr(at, full)
     with pytest.raises(MixsegError, match=r"No space left in .* of image\.npy"):
         prepare([write_case(tmp_path / "in", "a")], tmp_path / "out", SMALL, workers=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]

@@ -168,18 +168,17 @@ def _targets(classes: tuple[str, ...], options: PrepareOptions) -> Labels:
 
 def _allocate(path: Path, size: int) -> None:
     """An array file of the right size, for the workers to fill."""
-    open_memmap(path, mode="w+", dtype=np.uint8, shape=(size,)).flush()
-    if not hasattr(os, "posix_fallocate"):
-        return
-    # Take the space now: a mapped write to a full disk ends the process without a word.
     try:
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        open_memmap(path, mode="w+", dtype=np.uint8, shape=(size,)).flush()
+        if hasattr(os, "posix_fallocate"):
+            # Take the space now: a mapped write to a full disk ends the process without a word.
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         where = path.parent.parent
-        raise MixsegError(f"No space left in {where} for {size / 1e6:.0f} MB of {path.name}: free some.") from None
+        raise MixsegError(f"No space left in {where} for {size / 1e6:.1f} MB of {path.name}: free some.") from None
 
 
 def _fill(job: _Job) -> PreparedCase:

@@ -310,7 +310,10 @@ def test_four_dimensional_and_degenerate_files_are_refused_by_name(tmp_path):
 
 def test_nan_and_fractions_are_no_labels_but_whole_floats_are(tmp_path):
     values = np.array([[[0.0, 1.0, 3.0]]], np.float32)
-    for name, wrong, sentence in [("nan", np.nan, "holds nan"), ("half", 0.5, "holds 0.5, which is no label id")]:
+    for name, wrong, sentence in [
+        ("nan", np.nan, "holds nan or inf in 1 of its 3 voxels"),
+        ("half", 0.5, "holds 0.5, which is no label id"),
+    ]:
         bad = values.copy()
         bad[0, 0, 0] = wrong
         io.write(tmp_path / f"{name}.nii.gz", bad)

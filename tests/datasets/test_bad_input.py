@@ -33,7 +33,7 @@ def test_check_reports_every_bad_file_of_a_folder(tmp_path):
     wanted = [
         "patient001_frame01.nii.gz is empty (zero bytes)",
         "patient001_frame01_gt.nii.gz cannot be read, it is truncated or damaged",
-        "patient001_frame12_gt.nii.gz holds nan or inf in 1 of its voxels",
+        "patient001_frame12_gt.nii.gz holds nan or inf in all of its voxels",
         "patient001_frame12_scribble.nii.gz holds 0.5, which is no label id",
         "the sizes are 8 x 7 x 4 and 7 x 7 x 4 voxels",
         "patient010_frame01_scribble.nii.gz holds the undeclared label 5, 6, 7, 8",

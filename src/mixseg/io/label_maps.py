@@ -30,8 +30,9 @@ def read_ids(source: Source | Path) -> Volume:
         raise MixsegError(f"{path} holds {array.dtype} instead of label ids: export the mask again as integers.")
     values = array.astype(np.float64)
     if not np.isfinite(values).all():
-        share = 1 - float(np.isfinite(values).mean())
-        raise MixsegError(f"{path} holds nan or inf in {share:.3g} of its voxels: export the mask again as integers.")
+        count = int((~np.isfinite(values)).sum())
+        where = "all of its" if count == values.size else f"{count} of its {values.size}"
+        raise MixsegError(f"{path} holds nan or inf in {where} voxels: export the mask again as integers.")
     whole = np.rint(values)
     if (values != whole).any():
         wrong = float(values[values != whole][0])

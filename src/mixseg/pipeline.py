@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,7 @@ def write_predictions(run: RunFolder, prepared: Prepared, cases: Sequence[Case])
     They are scored there too, in voxels and in mm: ``native/metrics.csv`` and ``native/summary*.json``.
     """
     by_id = {case.id: case for case in cases}
+    shutil.rmtree(run.path / "predictions", ignore_errors=True)  # of a shorter training, perhaps of more scans
     with np.load(run.path / "predictions.npz", allow_pickle=False) as held:
         names = [name for name in held.files if name.split("/", 2)[2] in by_id]
         for name in track(names, "writing predictions", total=len(names)):
@@ -122,7 +124,7 @@ def predict_folder(
     images: Path,
     out: Path,
     *,
-    checkpoint: Literal["best", "last"] = "last",
+    checkpoint: Literal["best", "last"] | None = None,
     probabilities: bool = False,
     entropy: bool = False,
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
@@ -133,7 +135,7 @@ def predict_folder(
         run: A run folder.
         images: A folder of image files, or a dataset in a known layout.
         out: Gets ``CASE.nii.gz``, class indices on the grid of the image.
-        checkpoint: Which weights.
+        checkpoint: Which weights; None is the best ones if there are validation scans, else the last ones.
         probabilities: Also write ``CASE_probability_CLASS.nii.gz``.
         entropy: Also write ``CASE_entropy.nii.gz``, in nats.
         device: Where to compute.
@@ -143,7 +145,8 @@ def predict_folder(
     classes: list[str] = facts["classes"]
     cases = find_images(images)
     fabric = make_fabric(Hardware(device), config.precision)
-    method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=checkpoint)
+    chosen = checkpoint or ("best" if (run / "best.pt").exists() else "last")
+    method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=chosen)
     method.to(fabric.device)
     options = replace(prepare_options(config), target=None)
     written = []
@@ -182,7 +185,8 @@ def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan
     """An image file on the training grid, and the way back."""
     if len(case.image) != channels:
         raise MixsegError(
-            f"{case.image[0].path} has {len(case.image)} channels, and the run was trained on {channels}."
+            f"{case.image[0].path} has {len(case.image)} channels, and the run was trained on {channels}: "
+            "give the images that it was trained on, CASE_0000, CASE_0001, ... for several channels."
         )
     bare = replace(case, full=None, partial=None)
     place = plan([read_header(bare)], options)[0]
@@ -199,9 +203,12 @@ def find_images(folder: Path) -> list[Case]:
     files = sorted(path for path in folder.iterdir() if path.is_file() and io.suffix(path))
     if not files:
         return load(folder)
-    channels: dict[str, list[Path]] = {}
+    channels: dict[str, dict[str, Path]] = {}
     for path in files:
         stem = io.stem(path)
         numbered = len(stem) > 5 and stem[-5] == "_" and stem[-4:].isdigit()
-        channels.setdefault(stem[:-5] if numbered else stem, []).append(path)
-    return [Case(id_, id_, tuple(Source((path,)) for path in paths)) for id_, paths in channels.items()]
+        id_, channel = (stem[:-5], stem[-4:]) if numbered else (stem, "0000")
+        other = channels.setdefault(id_, {}).setdefault(channel, path)
+        if other != path:
+            raise MixsegError(f"{other} and {path} are two files for one scan: rename or remove one of them.")
+    return [Case(id_, id_, tuple(Source((of[name],)) for name in sorted(of))) for id_, of in channels.items()]

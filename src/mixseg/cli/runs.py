@@ -136,7 +136,7 @@ def predict(
     *,
     input: Input,  # noqa: A002 - the flag
     out: Output,
-    checkpoint: Literal["best", "last"] = "best",
+    checkpoint: Annotated[Literal["best", "last"] | None, conf.arg(help_behavior_hint="")] = None,
     probabilities: bool = False,
     entropy: bool = False,
     device: Device = "auto",
@@ -149,7 +149,7 @@ def predict(
         run: A run folder.
         input: A folder of images, in any format.
         out: The folder for the label maps.
-        checkpoint: best on the validation scans, or last.
+        checkpoint: best on the validation scans, or last; if not given, best where there are validation scans.
         probabilities: Write the probability of each class too.
         entropy: Write a map of how unsure the network is too.
         device: auto takes the GPU if there is one.

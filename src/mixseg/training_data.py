@@ -110,10 +110,14 @@ def check_classes(data: Data) -> None:
 
 def terms_off(config: Config, data: Data) -> str:
     """A sentence about the terms of the loss that this data gives nothing to, or ""."""
-    weighed = METHODS[config.method].weights
-    if any(data.train.get(kind) for kind in ("partial", "bare")) or "entropy" not in weighed:
-        return ""
-    return "No scan is partly labelled or unlabelled: the confidence term (entropy) is off."
+    weights = {**METHODS[config.method].weights, **config.weights}
+    fed_by_full = {"full", "dice", "distill"} | ({"entropy"} if config.entropy_on == "all" else set())
+    off = [name for name, weight in weights.items() if weight and name not in fed_by_full]
+    if any(scan.partial is not None for scans in data.train.values() for scan in scans):
+        off = [name for name in off if name != "weak"]
+    if any(data.train.get(kind) for kind in ("partial", "bare")):
+        return "No scan has partial labels: the term weak is off." if "weak" in off else ""
+    return f"No scan is partly labelled or unlabelled: what needs one is off ({', '.join(off)})." if off else ""
 
 
 def prepare_options(config: Config) -> PrepareOptions:

@@ -3,10 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from data.scans import write_case
 from made_runs import config, data
+from mixseg.data.prepare import prepare
+from mixseg.data.split import Split
 from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
 from mixseg.run import train
+from mixseg.training_data import Data, prepare_options
 
 
 def without_partial_labels(**counts):
@@ -67,3 +71,18 @@ def test_masks_of_val_and_test_do_not_stand_in_for_training_labels(tmp_path):
     }
     with pytest.raises(MixsegError, match="labelled disc"):
         train(config(steps=2, method="lower-bound"), replace(some, train={**none, "partial": []}), tmp_path)
+
+
+def test_a_full_mask_in_which_a_class_was_not_looked_for_is_refused_unless_the_class_is_left_out(tmp_path):
+    scans = [write_case(tmp_path / "scans", name) for name in ("a", "b")]
+    scans[0] = replace(scans[0], annotated=("LV", "Myo"))
+    for target in ([], ["LV"]):
+        settings = config(method="lower-bound", target=target)
+        prepared = prepare(scans, tmp_path / "arrays", prepare_options(settings), workers=1)
+        if not target:
+            with pytest.raises(MixsegError, match="In a_01 nobody looked for RV, and training would"):
+                Data.of(prepared, Split(train=("a",), val=("b",), test=()), settings)
+            with pytest.raises(MixsegError, match="In a_01 nobody looked for RV"):
+                Data.of(prepared, Split(train=("b",), val=("a",), test=()), settings)
+        else:
+            assert Data.of(prepared, Split(train=("a",), val=("b",), test=()), settings).classes == ("background", "LV")

@@ -53,6 +53,7 @@ class Data:
         n = None if config.method == "upper-bound" else config.set
         masks = proposals.masks if proposals else {}
         view = see(prepared, split, sees=METHODS[config.method].sees, n=n, ratio=config.ratio, proposals=masks)
+        _refuse_unsearched((*view.full, *view.val), view.classes)
         train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
         protocol: dict[str, list[str]] = {
             **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},
@@ -69,6 +70,18 @@ class Data:
             protocol=protocol,
             proposals=proposals,
         )
+
+
+def _refuse_unsearched(scans: Seen, classes: tuple[str, ...]) -> None:
+    """Nothing, or one sentence about a full mask whose background may be a class that nobody looked for there."""
+    for seen in scans:
+        searched = seen.case.annotated
+        missing = [] if searched is None else [name for name in classes[1:] if name not in searched]
+        if missing:
+            raise MixsegError(
+                f"In {seen.id} nobody looked for {missing[0]}, and training would take it for background there: leave "
+                "the scan out, or the class (--set 'target=[\"...\"]' names the classes to segment)."
+            )
 
 
 def scan_of(seen: SeenCase) -> Scan:

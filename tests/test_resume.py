@@ -25,10 +25,11 @@ SCRIPT = Path(__file__).with_name("train_script.py")
 
 KL_ENT = {"method": "kl-ent", "augment": "strong", "schedule": "poly", "average": 0.9}
 UA_MT = {"method": "ua-mt", "optimizer": "sgd", "lr": 0.05}
+GLMI, SSCO = {"method": "glmi"}, {"method": "ssco"}
 
 
 def scans_for(settings):
-    return data(partial=0, bare=3) if settings["method"] == "ua-mt" else data()
+    return data() if settings["method"] == "kl-ent" else data(partial=0, bare=3)
 
 
 def assert_same_run(one, other):
@@ -59,7 +60,9 @@ def killed_at(monkeypatch):
     return arrange
 
 
-@pytest.mark.parametrize("settings", [KL_ENT, UA_MT, {**KL_ENT, "precision": "fp64"}, {**KL_ENT, "dims": 3}])
+@pytest.mark.parametrize(
+    "settings", [KL_ENT, UA_MT, GLMI, SSCO, {**KL_ENT, "precision": "fp64"}, {**KL_ENT, "dims": 3}]
+)
 def test_stopped_twice_and_resumed_is_bit_equal_to_uninterrupted(tmp_path, killed_at, settings):
     settings = {**settings, "validate_every": 3}
     scans = replace(scans_for(settings), **({} if settings.get("dims") != 3 else vars(data(dims=3, side=10))))

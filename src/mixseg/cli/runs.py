@@ -50,7 +50,7 @@ def train(
     Args:
         folder: Scans in any known layout.
         out: The run folder.
-        method: Of training; docs/reference/methods explains each.
+        method: Of training; docs/concepts/method.md and docs/reference/methods explain them.
         preset: Where all other settings come from; paper is the publication's protocol, quick is for a CPU.
         config: A JSON file with config keys.
         set: One config key, with a value in JSON; may be repeated, and wins over the flags and the file.

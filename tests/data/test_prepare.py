@@ -281,6 +281,14 @@ def test_a_folder_of_other_things_is_never_replaced(tmp_path):
     assert case.image[0].path.is_file()
 
 
+def test_an_image_without_one_number_is_refused_by_name(tmp_path):
+    case = write_case(tmp_path / "in", "a")
+    io.write(case.image[0].path, np.full((20, 24, 3), np.nan, np.float32), affine=AFFINE)
+    with pytest.raises(MixsegError, match=r"a_01\.nii\.gz holds nan or inf in all of its voxels: export"):
+        prepare([case], tmp_path / "out", SMALL, workers=1)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("at", ["mixseg.data.build.open_memmap", "os.posix_fallocate"])
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch, at):
     def full(*_, **__):

@@ -224,6 +224,28 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_batch_and_keeps_the_good_
     assert [entry["step"] for entry in read_log(tmp_path / "log.jsonl")] == [5, 10]
 
 
+class Bursts(Breaks):
+    """A loss that stays finite, and weights that do not after step ``at``."""
+
+    def after_step(self, step, progress):
+        if step + 1 == self.at:
+            self.weight.data.fill_(math.nan)
+
+
+def test_weights_that_are_not_finite_never_reach_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    with pytest.raises(
+        MixsegError, match=r"no longer finite numbers after step 10: the last good checkpoint in .* is kept"
+    ):
+        start(tmp_path / "run", method=Bursts(at=10), steps=10)
+    last = checkpoint(tmp_path / "run" / "last.pt")
+    assert last["step"] == 5
+    assert last["method"]["weight"].isfinite().all()
+    with pytest.raises(MixsegError, match="after step 5: no checkpoint yet; start again"):
+        start(tmp_path / "new", method=Bursts(at=5), steps=10)
+    assert not (tmp_path / "new" / "last.pt").exists()
+
+
 def collapsing(method, progress, before):
     away = 0.2 < progress < 0.7
     return {"score": 0.0, "collapsed": away, "warning": "It runs away." if away and not before.get("collapsed") else ""}

@@ -162,6 +162,7 @@ class _Pause:
         stop = bool(entry.get("collapsed")) and self.config.on_collapse == "stop"
         last = state.step == self.config.steps
         if stop or last or time.monotonic() - self.saved > SECONDS_BETWEEN_CHECKPOINTS:
+            _refuse_broken(state, self.folder)
             state.save(self.folder)
             self.saved = time.monotonic()
         if stop:
@@ -176,8 +177,19 @@ def _refuse_nan(record: Record, feed: Feed, step: int, folder: Path) -> None:
     broken = step - len(record.losses) + bad
     raise MixsegError(
         f"The loss is no longer a finite number at step {broken + 1}, on {', '.join(feed.names(broken)[:4])} ...: "
-        f"the last good checkpoint in {folder} is kept; start again with a lower lr or precision fp32."
+        f"{_remedy(folder)}"
     )
+
+
+def _refuse_broken(state: State, folder: Path) -> None:
+    """Nothing, or one sentence about weights that are lost: a finite loss may have had gradients that were not."""
+    if not all(bool(tensor.isfinite().all()) for tensor in state.method.state_dict().values()):
+        raise MixsegError(f"The weights are no longer finite numbers after step {state.step}: {_remedy(folder)}")
+
+
+def _remedy(folder: Path) -> str:
+    there = f"the last good checkpoint in {folder} is kept" if (folder / "last.pt").exists() else "no checkpoint yet"
+    return f"{there}; start again with a lower lr or precision fp32."
 
 
 def _tell(bar: Progress, entry: dict[str, Any]) -> None:

@@ -258,3 +258,12 @@ def test_a_run_of_many_classes_is_summed_up_in_one_panel_a_part(tmp_path):
     said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
     assert "organ 8" in said
     assert "mean DSC (%)" in said
+
+
+def test_what_was_no_number_in_the_log_is_a_gap_in_its_curve(tmp_path):
+    write_run(tmp_path, finished=False)
+    path = tmp_path / "log.jsonl"
+    *lines, last = [json.loads(line) for line in path.read_text().splitlines()]
+    last["loss"] = last["terms"]["weak"] = last["watch"]["entropy"] = last["watch"]["divergence"] = None
+    path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, last]))
+    assert "Collapse guard" in write_report(tmp_path).read_text()

@@ -29,11 +29,11 @@ def losses(run: RunFiles) -> Figure | None:
     for number, name in enumerate(names):
         having = [entry for entry in entries if name in entry["terms"]]
         steps = [entry["step"] for entry in having]
-        values = np.array([entry["terms"][name] for entry in having])
+        values = np.array([entry["terms"][name] for entry in having], float)
         weights = np.array([entry["weights"].get(name, 1.0) for entry in having])
         _curve(plainly, steps, values, number, name)
         _curve(weighed, steps, values * weights, number, f"{name}, weight {weights[-1]:g}")
-    total = [entry["loss"] for entry in entries]
+    total = np.array([entry["loss"] for entry in entries], float)
     weighed.plot([entry["step"] for entry in entries], total, color="#888888", linewidth=4, alpha=0.5, label="sum")
     for axes, title in ((plainly, "Loss terms, unweighted"), (weighed, "Loss terms, weighted")):
         logarithmic(axes, [value for drawn in axes.lines for value in np.asarray(drawn.get_ydata())])
@@ -127,12 +127,13 @@ def overlaid(curves: Sequence[tuple[str, RunFiles]]) -> Figure | None:
 def _curve(
     axes: Axes,
     steps: Sequence[int],
-    values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]],
+    values: Sequence[float | None] | np.ndarray[tuple[int], np.dtype[np.float64]],
     number: int,
     label: str,
 ) -> None:
     few: dict[str, Any] = {"marker": "o", "markersize": 3} if len(steps) < 15 else {}
-    axes.plot(steps, values, **line(number), **few, label=plain(label) if label else None)
+    # What was no number is null in the log, and a gap in the curve.
+    axes.plot(steps, np.array(values, float), **line(number), **few, label=plain(label) if label else None)
 
 
 def _legend(axes: Axes) -> None:

@@ -266,8 +266,8 @@ def _check(config: Config, where: str) -> None:
     for key in ("lr", "temperature"):
         if not 0 < getattr(config, key) < math.inf:
             raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it is a positive number.")
-    if min(config.batch.full, config.batch.partial, config.batch.bare) < 0:
-        raise MixsegError(f"'batch' in {where} counts images: no number of them is below 0.")
+    if config.batch.full < 1 or min(config.batch.partial, config.batch.bare) < 0:
+        raise MixsegError(f"'batch' in {where} counts images: at least 1 of 'full', and none of the others below 0.")
 
 
 def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - a dataclass and its instance

@@ -62,6 +62,23 @@ def test_it_speaks_when_things_change_and_not_in_between():
     assert watch.collapsed
 
 
+@pytest.mark.parametrize(
+    ("seen", "progress", "words"),
+    [
+        ({"divergence": 0.6}, 0.1, "contradict each other (0.6 nats apart"),
+        ({"divergence": 0.6}, 0.09, ""),
+        ({"divergence": 0.4}, 0.9, ""),
+        ({"entropy": 1.0}, 0.3, "decides nothing"),  # three classes: at most 1.0986
+        ({"entropy": 1.0}, 0.29, ""),
+        ({"entropy": 0.9}, 0.9, ""),
+    ],
+)
+def test_branches_that_part_and_a_student_that_decides_nothing_are_told(seen, progress, words):
+    sentence = guard().judge((0.9, 0.08, 0.02), progress, **seen)
+    assert words in sentence
+    assert bool(sentence) == bool(words)
+
+
 SIDE = 32
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,10 @@ TOO_LITTLE = 0.05
 """A class has died out when its share falls below a twentieth of what is expected."""
 GRACE = 0.1, 0.3
 """The share of training before which nothing is judged to have run away, or died out: a rare class is found late."""
+APART = 0.5
+"""Teacher and student contradict each other when their divergence exceeds so many nats per voxel; 0.01 is usual."""
+UNDECIDED = 0.9
+"""The student decides nothing when its entropy exceeds so much of the largest possible."""
 
 
 @dataclass
@@ -26,17 +31,24 @@ class Guard:
     expected: Sequence[float]
     collapsed: bool = False
 
-    def judge(self, shares: Sequence[float], progress: float) -> str:
-        """A sentence when the model starts to run away, one when it is back, and "" in between."""
-        sentence = self._verdict(shares, progress)
-        before, self.collapsed = self.collapsed, bool(sentence)
+    def judge(self, shares: Sequence[float], progress: float, *, entropy: float = 0.0, divergence: float = 0.0) -> str:
+        """A sentence when the model starts to run away, one when it is back, and "" in between.
+
+        Args:
+            shares: Of the voxels of the watched scans, by class.
+            progress: From 0 to 1 through training.
+            entropy: Mean of the answer there, in nats.
+            divergence: Mean of the answer from the teacher there, in nats.
+        """
+        found = self._shares(shares, progress) or self._branches(entropy, divergence, progress)
+        before, self.collapsed = self.collapsed, bool(found)
         if self.collapsed and not before:
-            return sentence
+            return f"Collapse: on the partly labelled scans {found}"
         if before and not self.collapsed:
             return "The student has come back from its collapse."
         return ""
 
-    def _verdict(self, shares: Sequence[float], progress: float) -> str:
+    def _shares(self, shares: Sequence[float], progress: float) -> str:
         for name, share, expected in list(zip(self.classes, shares, self.expected, strict=True))[1:]:
             if progress >= GRACE[0] and share > TOO_MUCH[0] * expected + TOO_MUCH[1]:
                 how = "far too much"
@@ -45,8 +57,20 @@ class Guard:
             else:
                 continue
             return (
-                f"Collapse: on the partly labelled scans the model marks {how} as {name} ({share:.1%} of the voxels; "
-                f"the full masks have {expected:.1%}). Keep passes=separate, raise weights.distill, or lower "
-                "weights.entropy or use ramp=0.3."
+                f"the model marks {how} as {name} ({share:.1%} of the voxels; the full masks have {expected:.1%}). "
+                "Keep passes=separate, raise weights.distill, or lower weights.entropy or use ramp=0.3."
+            )
+        return ""
+
+    def _branches(self, entropy: float, divergence: float, progress: float) -> str:
+        if progress >= GRACE[0] and divergence > APART:
+            return (
+                f"student and teacher contradict each other ({divergence:.2g} nats apart per voxel). "
+                "Raise weights.distill, or lower weights.entropy."
+            )
+        if progress >= GRACE[1] and entropy > UNDECIDED * math.log(len(self.classes)):
+            return (
+                f"the model decides nothing (an entropy of {entropy:.2g} nats per voxel). "
+                "Raise weights.entropy or the lr, or train longer."
             )
         return ""

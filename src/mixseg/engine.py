@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -147,7 +148,7 @@ class _Pause:
         self.log: Log | None = None
         if fabric.is_global_zero:
             self.log = Log(folder / "log.jsonl", keep_until=state.step, tensorboard=config.tensorboard)
-        self.saved = time.monotonic()
+        self.saved = -math.inf  # so that the first look leaves a checkpoint
 
     def __call__(self, record: Record, lr: float) -> None:
         """One look, and a checkpoint if it is time for one."""

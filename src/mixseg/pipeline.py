@@ -73,8 +73,10 @@ def train_folder(
     prepared = prepare(cases, beside, options)
     proposals = propose(config, prepared, split, out, hardware=hardware)
     data = Data.of(prepared, split, config, proposals=proposals)
+    before = RunFolder(out).finished
     run = train(config, data, out, hardware=hardware, test=test)
-    write_predictions(run, prepared, cases)
+    if run.finished != before or not (out / "predictions").is_dir():
+        write_predictions(run, prepared, cases)
     return run
 
 

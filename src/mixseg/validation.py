@@ -93,7 +93,8 @@ class Look:
             entry["watch"] = watch = self._watch(method)
             # From the log, so that a run which was killed says what one which was not would have said.
             self.guard.collapsed = bool(before.get("collapsed"))
-            entry["warning"] = self.guard.judge(watch["shares"], progress)
+            apart = {key: watch[key] for key in ("entropy", "divergence")}
+            entry["warning"] = self.guard.judge(watch["shares"], progress, **apart)
             entry["collapsed"] = self.guard.collapsed
         return entry
 

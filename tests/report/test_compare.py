@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fake_runs import write_run
 
+from mixseg.cli import main
 from mixseg.errors import MixsegError
 from mixseg.files import read_json, write_json
 from mixseg.report.compare import comparison_rows, write_comparison
@@ -121,3 +122,9 @@ def test_an_unfinished_run_is_refused(runs, tmp_path):
 def test_nothing_to_compare_is_one_sentence():
     with pytest.raises(MixsegError, match="nothing to compare"):
         comparison_rows([])
+
+
+def test_the_command_line_compares_several_runs(runs, tmp_path, capsys):
+    assert main(["report", *map(str, runs), "--out", str(tmp_path / "page.html")]) == 0
+    assert "kl-ent" in capsys.readouterr().out
+    assert "Wilcoxon" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -193,17 +193,35 @@ def evaluate(
     print("\nWritten: " + ", ".join(str(path) for path in found.write(out)))
 
 
-def report(run: Run) -> None:
+def report(
+    runs: Annotated[tuple[Path, ...], conf.Positional, conf.arg(metavar="RUN [RUN ...]")],
+    *,
+    out: Annotated[Path | None, conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")] = None,
+) -> None:
     """Write one self-contained HTML page about a run: curves, tables, best and worst scans, protocol, config.
 
     $ mixseg report run
 
+    Of several runs it is a comparison: scores, paired tests, curves and the same slices side by side.
+
+    $ mixseg report lower-bound kl-ent --out comparison.html
+
     Args:
-        run: A run folder.
+        runs: A run folder, or several.
+        out: The comparison's page; comparison.html beside the first run if not given.
     """
+    from mixseg.cli.printing import print_table
+    from mixseg.report.compare import comparison_rows, write_comparison
     from mixseg.report.run_report import write_report
 
-    print(f"Written: {write_report(run)}")
+    if not runs:
+        raise MixsegError("Name a run folder to report on: the --out of a training.")
+    if len(runs) == 1:
+        print(f"Written: {write_report(runs[0])}")
+        return
+    head, *rows = comparison_rows(runs)
+    print_table(rows, head)
+    print(f"\nWritten: {write_comparison(runs, out or runs[0].parent / 'comparison.html')}")
 
 
 def demo(*, out: Output = Path("demo")) -> None:

@@ -199,6 +199,7 @@ class Feed:
         self.grid, self.seed, self.intensity, self.augmentation = grid, seed, intensity, augmentation
         self.device, self.rank, self.share = device, rank, slice(rank, None, world)
         self.streams: dict[Kind, SliceStream | PatchStream] = {}
+        home = home_of([scan for of_kind in scans.values() for scan in of_kind], device)
         for kind in KINDS:
             if not sizes.get(kind) or not scans.get(kind):
                 continue
@@ -207,9 +208,9 @@ class Feed:
                     f"{sizes[kind]} {kind} images a step cannot be shared by {world} processes: change batch."
                 )
             if len(grid) == 2:
-                self.streams[kind] = SliceStream(kind, scans[kind], sizes[kind], seed=seed, device=device)
+                self.streams[kind] = SliceStream(kind, scans[kind], sizes[kind], seed=seed, device=home)
             else:
-                self.streams[kind] = PatchStream(kind, scans[kind], sizes[kind], patch=grid, seed=seed, device=device)
+                self.streams[kind] = PatchStream(kind, scans[kind], sizes[kind], patch=grid, seed=seed, device=home)
         self.channels = next(scan.channels for of_kind in scans.values() for scan in of_kind)
 
     def __call__(self, step: int) -> Batch:
@@ -224,11 +225,20 @@ class Feed:
         if kind not in self.streams:
             none = torch.empty((0, *self.grid), dtype=torch.uint8, device=self.device)
             return Part(torch.empty((0, self.channels, *self.grid), device=self.device), none, none)
-        rows = self.streams[kind].rows(step, self.share)
+        rows = Rows(*(tensor.to(self.device) for tensor in self.streams[kind].rows(step, self.share)))
         image = normalise(rows.image, rows.mean, rows.std, self.intensity)
         generator = torch.Generator(self.device).manual_seed(_mixed(self.seed, KINDS.index(kind), step, self.rank))
         image, (full, partial) = augment(image, (rows.full, rows.partial), self.augmentation, generator)
         return Part(image, full, partial)
+
+
+def home_of(scans: Sequence[Scan], device: torch.device) -> torch.device:
+    """Where the scans are held: on the device if image and labels fill at most half of what is free there."""
+    if device.type != "cuda":
+        return device
+    free, _ = torch.cuda.mem_get_info(device)
+    needed = sum(scan.image.nbytes * (1 + 2 / scan.channels) for scan in scans)
+    return device if needed < free / 2 else torch.device("cpu")
 
 
 def _mixed(*numbers: int) -> int:

@@ -108,7 +108,8 @@ def see(
         )
     if not full:
         raise MixsegError(
-            f"{prepared.folder} has no fully labelled scan among its train patients: at least one is needed."
+            "There is no fully labelled scan among the train patients: outline at least one, or see with "
+            "`mixseg inspect` what the labels were taken for."
         )
     if sees in ("full", "all-full"):
         partial, bare = (), ()

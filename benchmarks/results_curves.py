@@ -7,10 +7,12 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
+from mixseg.config import to_dict
 from mixseg.files import replacing
 from mixseg.report.figures.style import INK, line, logarithmic, mark_steps, name_axes, panels
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import branch_name, title
+from results_groups import changes
 
 STEP = "training step"
 
@@ -37,7 +39,8 @@ def _dsc(axes: Axes, run: RunFiles) -> None:
         values = [100 * sum(look["dsc"][branch].values()) / len(look["dsc"][branch]) for look in looks]
         axes.plot([look["step"] for look in looks], values, **line(number), label=branch_name(branch, run.branches))
     axes.set_ylim(0, 100)
-    name_axes(axes, title(run.config), STEP, "validation DSC (%)")
+    named = ", ".join((title(run.config), *changes(to_dict(run.config))))
+    name_axes(axes, named, STEP, "validation DSC (%)")
     _legend(axes)
 
 

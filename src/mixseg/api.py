@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mixseg.config import make_config
-from mixseg.data.batches import Scan
-from mixseg.data.build import build, digest, existing, key_of, plan, to_grid
+from mixseg.data.build import build, digest, existing, key_of
 from mixseg.data.grid import probabilities_to_source
 from mixseg.data.native import Header, Native, to_8_bits
 from mixseg.data.options import PrepareOptions
-from mixseg.data.prepared import Prepared, PreparedCase
+from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split
 from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
@@ -31,7 +30,7 @@ from mixseg.methods import Method
 from mixseg.model import load as load_method
 from mixseg.model import predict_probabilities
 from mixseg.run import train as train_run
-from mixseg.training_data import Data, prepare_options
+from mixseg.training_data import Data, bare_scan, prepare_options
 from mixseg.types import IGNORE
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -190,19 +189,10 @@ class Model:
                 f"The image has {len(given.native.image)} channels, and {self.run} was trained on {self.channels}."
             )
         options = replace(prepare_options(self.config), target=None)
-        ready, place = on_grid(given, options)
+        ready, place = bare_scan(given.header, given.native, options)
         found = predict_probabilities(self.method, ready, self.config, self.fabric)[self.method.outputs[0]]
         maps = probabilities_to_source(found.float().cpu().numpy(), place)
         return maps[..., 0] if np.ndim(image) == 2 else maps
-
-
-def on_grid(given: ArrayScan, options: PrepareOptions) -> tuple[Scan, PreparedCase]:
-    """An image on the training grid, and the way back."""
-    place = plan([given.header], options)[0]
-    image, _, _ = to_grid(replace(given.native, full=None, drawn=None), place, (), options)
-    each = np.moveaxis(image, 1 if options.dims == 2 else 0, 0).reshape(len(given.native.image), -1)
-    mean, std = tuple(map(float, each.mean(axis=1))), tuple(map(float, each.std(axis=1)))
-    return Scan(given.name, image, mean=mean, std=std), place
 
 
 def _prepare(scans: Sequence[ArrayScan], classes: tuple[str, ...], beside: Path, options: PrepareOptions) -> Prepared:

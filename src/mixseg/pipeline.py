@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mixseg import io
 from mixseg.config import Config, make_config
 from mixseg.data.batches import Scan
-from mixseg.data.build import digest, plan, to_grid
+from mixseg.data.build import digest
 from mixseg.data.grid import probabilities_to_source, to_source
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepare import prepare, read_header, read_native
@@ -32,7 +32,7 @@ from mixseg.model import predict_probabilities
 from mixseg.progress import track
 from mixseg.proposals import find_source, inherited
 from mixseg.run import propose, train
-from mixseg.training_data import Data, prepare_options
+from mixseg.training_data import Data, bare_scan, prepare_options
 from mixseg.types import Case, Source
 
 SPLITS = ("splits.json", "splits_final.json")
@@ -191,11 +191,7 @@ def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan
             "give the images that it was trained on, CASE_0000, CASE_0001, ... for several channels."
         )
     bare = replace(case, full=None, partial=None)
-    place = plan([read_header(bare)], options)[0]
-    image, _, _ = to_grid(read_native(bare, clip=options.clip), place, case.classes, options)
-    each = np.moveaxis(image, 1 if options.dims == 2 else 0, 0).reshape(channels, -1)
-    mean, std = tuple(map(float, each.mean(axis=1))), tuple(map(float, each.std(axis=1)))
-    return Scan(case.id, image, mean=mean, std=std), place
+    return bare_scan(read_header(bare), read_native(bare, clip=options.clip), options)
 
 
 def find_images(folder: Path) -> list[Case]:

@@ -76,8 +76,9 @@ def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = 
             return True
 
         if lead(fabric, begin):
-            if fabric.is_global_zero and terms_off(config, data):
-                print(terms_off(config, data), flush=True)
+            off = terms_off(config, data)
+            if off and fabric.is_global_zero:
+                print(off, flush=True)
             started = time.monotonic()
             method = _fit(config, data, folder, fabric)
             if fabric.is_global_zero:

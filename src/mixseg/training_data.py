@@ -10,8 +10,10 @@ import numpy as np
 
 from mixseg.config import BatchSizes, Config
 from mixseg.data.batches import Scan
+from mixseg.data.build import moments, plan, to_grid
+from mixseg.data.native import Header, Native
 from mixseg.data.options import PrepareOptions
-from mixseg.data.prepared import Prepared
+from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.split import Split
 from mixseg.data.views import Seen, SeenCase, see
 from mixseg.errors import MixsegError
@@ -82,6 +84,14 @@ def _refuse_unsearched(scans: Seen, classes: tuple[str, ...]) -> None:
                 f"In {seen.id} nobody looked for {missing[0]}, and training would take it for background there: leave "
                 "the scan out, or the class (--set 'target=[\"...\"]' names the classes to segment)."
             )
+
+
+def bare_scan(header: Header, native: Native, options: PrepareOptions) -> tuple[Scan, PreparedCase]:
+    """An image alone on the training grid, as it would have been prepared, and the way back to its own grid."""
+    place = plan([header], options)[0]
+    image, _, _ = to_grid(replace(native, full=None, drawn=None), place, header.classes, options)
+    mean, std = moments(image, options.dims)
+    return Scan(header.id, image, mean=mean, std=std), place
 
 
 def scan_of(seen: SeenCase) -> Scan:

@@ -191,8 +191,14 @@ def _fill(job: _Job) -> PreparedCase:
         target = open_memmap(job.folder / f"{name}.npy", mode="r+")
         target[case.offset * channels : (case.offset + case.voxels) * channels] = part.ravel()
         target.flush()
-    mean, std = zip(*map(_moments, np.moveaxis(parts[0], 1 if job.options.dims == 2 else 0, 0)), strict=True)
+    mean, std = moments(parts[0], job.options.dims)
     return replace(case, low=native.low, high=native.high, mean=mean, std=std)
+
+
+def moments(image: NDArray[np.uint8], dims: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel of an image on the prepared grid."""
+    mean, std = zip(*map(_moments, np.moveaxis(image, 1 if dims == 2 else 0, 0)), strict=True)
+    return mean, std
 
 
 def _moments(image: NDArray[np.uint8]) -> tuple[float, float]:

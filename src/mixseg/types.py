@@ -24,6 +24,9 @@ Kind = Literal["full", "partial", "bare"]
 
 KINDS: tuple[Kind, ...] = ("full", "partial", "bare")
 
+Sees = Literal["mixed", "full", "all-full", "unlabelled", "proposals"]
+"""Which labels a run may look at; ``data.views.see`` says what each means."""
+
 
 @dataclass(frozen=True)
 class Volume:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.split import Split, set_n
 from mixseg.errors import MixsegError
-from mixseg.types import IGNORE, Kind
+from mixseg.types import IGNORE, Kind, Sees
 
-Sees = Literal["mixed", "full", "all-full", "unlabelled", "proposals"]
 Labels = NDArray[np.uint8]
 
 

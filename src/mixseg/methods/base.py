@@ -14,9 +14,7 @@ from torch import Tensor, distributed, nn
 from mixseg.losses import dice_of_sums, dice_sums, labelled_mean, masked_sum_and_count
 from mixseg.losses.precision import at_least_float32
 from mixseg.networks import Network
-from mixseg.types import IGNORE, Batch
-
-Sees = Literal["mixed", "full", "all-full", "unlabelled", "proposals"]
+from mixseg.types import IGNORE, Batch, Sees
 
 
 class Term(NamedTuple):

@@ -8,7 +8,7 @@ import torch
 
 from mixseg.data.batches import Scan
 from mixseg.errors import MixsegError
-from mixseg.examples import LONGEST_SIDE, choose, planes, read_examples, write_examples
+from mixseg.examples import LONGEST_SIDE, choose, choose_common, planes, read_examples, write_examples
 from mixseg.scores import Row
 from mixseg.types import IGNORE
 
@@ -98,14 +98,30 @@ def test_examples_come_back_as_they_were_cut(tmp_path, dims):
     rows = [row(scan.name, 0.8), row(scan.name, 0.9, branch="top")]
     write_examples(tmp_path / "examples.npz", rows, {"val": [scan]}, lambda _: found, dims=dims)
     examples = read_examples(tmp_path / "examples.npz")
-    assert len(examples) == (1 if dims == 2 else 3)
+    planes_each = 1 if dims == 2 else 3
+    assert [example.rank for example in examples] == ["worst"] * planes_each + ["common"] * planes_each
     for example in examples:
-        assert (example.case, example.part, example.rank, example.dsc) == ("a<b>/c", "val", "worst", 0.8)
+        assert (example.case, example.part, example.dsc) == ("a<b>/c", "val", 0.8)
         assert list(example.labels) == ["bottom", "top"]
         for picture, volume in ((example.image, grey), (example.truth, truth), (example.labels["bottom"], answer)):
             assert np.array_equal(picture, example.plane.of(volume))
         # H(3/4, 1/4) / ln 2 = 2 - 3/4 log2 3
         assert np.unique(example.entropy) == pytest.approx([255 * (2 - 0.75 * math.log2(3))], abs=0.5)
+        if example.rank == "worst":
+            assert example.foreground is None
+        else:
+            assert np.array_equal(example.foreground, np.where(example.labels["bottom"], 191, 64))
+
+
+def test_common_scans_are_the_same_for_every_run_and_of_the_test_set_where_it_was_scored():
+    names = [f"p{i:02d}" for i in range(12)]
+    one = [*(row(name, i / 20) for i, name in enumerate(names)), row("v", 0.1)]
+    other = [row(name, 1 - i / 20, branch="top") for i, name in enumerate(names)][::-1]
+    assert [choice.case for choice in choose_common(one[:-1], "bottom")] == ["p02", "p06", "p10"]
+    assert [choice.case for choice in choose_common(other, "top")] == ["p02", "p06", "p10"]
+    tested = [*one, row("t", 0.9, part="test")]
+    assert [(choice.case, choice.part) for choice in choose_common(tested, "bottom")] == [("t", "test")]
+    assert choose_common([], "bottom") == []
 
 
 def test_the_examples_of_large_noisy_scans_stay_below_two_megabytes(tmp_path):

@@ -1,4 +1,4 @@
-"""The few slices that a report shows of a run: its worst and its best scans, chosen by score and kept small.
+"""The few slices that a report shows of a run: its worst and best scans, and some that every run of a split keeps.
 
 They are written where the scans are, on a bare node too (numpy and torch alone), and read where the report is made.
 """
@@ -25,10 +25,10 @@ from mixseg.scores import Row
 from mixseg.types import IGNORE
 
 Bytes = NDArray[np.uint8]
-Rank = Literal["worst", "best"]
+Rank = Literal["worst", "best", "common"]
 
 EACH = 3
-"""How many of the worst scans are kept, and how many of the best."""
+"""How many of the worst scans are kept, of the best, and of those that no score chose."""
 LONGEST_SIDE = 256
 """Larger planes are thinned out: the examples of a run stay below 2 MB."""
 CHECKPOINT = "last"
@@ -68,13 +68,14 @@ class Example:
     Attributes:
         case: Id of the scan.
         part: "val" or "test".
-        rank: Whether it is one of the worst or of the best.
+        rank: Whether it is one of the worst, of the best, or of those that all runs on the same scans have in common.
         dsc: Of the method's answer, the mean over classes.
         plane: Which one.
         image: Grey values 0 to 255, of the first channel.
         truth: Class indices or IGNORE.
         labels: Class indices of each output, the answer first.
         entropy: Of the answer: 0 is sure, 255 is all classes alike.
+        foreground: Probability that the answer gives to anything but background, 255 is 1; of common scans alone.
     """
 
     case: str
@@ -86,6 +87,7 @@ class Example:
     truth: Bytes = field(repr=False)
     labels: Mapping[str, Bytes] = field(repr=False)
     entropy: Bytes = field(repr=False)
+    foreground: Bytes | None = field(default=None, repr=False)
 
 
 class Choice(NamedTuple):
@@ -99,11 +101,7 @@ class Choice(NamedTuple):
 
 def choose(rows: Iterable[Row], answer: str) -> list[Choice]:
     """The worst and the best scans by mean DSC over classes, the most extreme first; unscored ones are left out."""
-    values: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        if (row.checkpoint, row.branch) == (CHECKPOINT, answer) and not math.isnan(row.dsc):
-            values.setdefault((row.part, row.case), []).append(row.dsc)
-    order = sorted((float(np.mean(scores)), *key) for key, scores in values.items())
+    order = sorted((dsc, *key) for key, dsc in _scored(rows, answer).items())
     worst = min(EACH, (len(order) + 1) // 2)
     best = min(EACH, len(order) - worst)
     ranked: list[tuple[Rank, tuple[float, str, str]]] = [
@@ -111,6 +109,27 @@ def choose(rows: Iterable[Row], answer: str) -> list[Choice]:
         *(("best", entry) for entry in order[len(order) - best :][::-1]),
     ]
     return [Choice(part, case, rank, dsc) for rank, (dsc, part, case) in ranked]
+
+
+def choose_common(rows: Iterable[Row], answer: str) -> list[Choice]:
+    """Scans spread evenly over the test set by name (over the validation set where that alone was scored).
+
+    Scores have no say, so every run on the same split keeps the same ones, and runs can be shown side by side.
+    """
+    scored = _scored(rows, answer)
+    part = "test" if any(part == "test" for part, _ in scored) else next((part for part, _ in scored), "")
+    cases = sorted(case for of, case in scored if of == part)
+    places = dict.fromkeys((2 * number + 1) * len(cases) // (2 * EACH) for number in range(EACH if cases else 0))
+    return [Choice(part, cases[place], "common", scored[part, cases[place]]) for place in places]
+
+
+def _scored(rows: Iterable[Row], answer: str) -> dict[tuple[str, str], float]:
+    """The mean DSC over classes of the answer, by part and case."""
+    values: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if (row.checkpoint, row.branch) == (CHECKPOINT, answer) and not math.isnan(row.dsc):
+            values.setdefault((row.part, row.case), []).append(row.dsc)
+    return {key: float(np.mean(scores)) for key, scores in values.items()}
 
 
 def planes(truth: Bytes, answer: Bytes, *, dims: int, rank: Rank) -> list[Plane]:
@@ -140,7 +159,8 @@ def cut(scan: Scan, found: Mapping[str, Tensor], choice: Choice, *, dims: int) -
     labels = {name: probs.argmax(dim=0).to(torch.uint8).cpu().numpy() for name, probs in found.items()}
     answer, probs = next(iter(labels.values())), next(iter(found.values())).float()
     unsure = torch.special.entr(probs).sum(dim=0) / math.log(max(2, len(probs)))
-    entropy = (255 * unsure.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
+    entropy = _eight_bits(unsure)
+    foreground = _eight_bits(1 - probs[0]) if choice.rank == "common" else None
     return [
         Example(
             case=choice.case,
@@ -152,9 +172,15 @@ def cut(scan: Scan, found: Mapping[str, Tensor], choice: Choice, *, dims: int) -
             truth=plane.of(scan.full),
             labels={name: plane.of(each) for name, each in labels.items()},
             entropy=plane.of(entropy),
+            foreground=None if foreground is None else plane.of(foreground),
         )
         for plane in planes(scan.full, answer, dims=dims, rank=choice.rank)
     ]
+
+
+def _eight_bits(share: Tensor) -> Bytes:
+    """Values from 0 to 1 as 0 to 255."""
+    return (255 * share.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
 
 
 def write_examples(
@@ -176,13 +202,16 @@ def write_examples(
     """
     scans = {(part, scan.name): scan for part, of_part in parts.items() for scan in of_part}
     examples: list[Example] = []
-    for choice in choose(rows, rows[0].branch if rows else ""):
+    answer = rows[0].branch if rows else ""
+    for choice in (*choose(rows, answer), *choose_common(rows, answer)):
         scan = scans[choice.part, choice.case]
         examples += cut(scan, predict(scan), choice, dims=dims)
     arrays: dict[str, NDArray[np.generic]] = {}
     for number, example in enumerate(examples):
         arrays |= {f"{number}/{name}": getattr(example, name) for name in ("image", "truth", "entropy")}
         arrays |= {f"{number}/labels/{branch}": labels for branch, labels in example.labels.items()}
+        if example.foreground is not None:
+            arrays[f"{number}/foreground"] = example.foreground
     about = [
         {
             **{key: getattr(example, key) for key in SAID},
@@ -213,4 +242,5 @@ def _example(held: Mapping[str, Bytes], number: int, about: Mapping[str, Any]) -
         truth=held[f"{number}/truth"],
         labels={name: held[f"{number}/labels/{name}"] for name in about["outputs"]},
         entropy=held[f"{number}/entropy"],
+        foreground=held[f"{number}/foreground"] if f"{number}/foreground" in held else None,
     )

@@ -2,9 +2,10 @@
 
 python benchmarks/phantom.py --out runs [--methods lower-bound kl-ent | all] [--seeds 0 1 2] [--steps 600]
 
-Runs that are finished are skipped, one that was stopped goes on. Writes phantom.json and .md to docs/results
-(--results FOLDER), from all runs of that length below --out: parts of the grid may be run apart. Proposals come from
-kl of the same seed, which is trained first if it must be.
+Runs that are finished are left as they are, one that was stopped goes on. Writes phantom.json and .md to docs/results
+(--results FOLDER), from all runs of that length below --out: parts of the grid may be run apart, and elsewhere, with
+`python -m mixseg.run` on the packed scans; finished ones need no weights. Proposals come from kl of the same seed,
+which is trained first if it must be.
 """
 
 import argparse
@@ -44,15 +45,12 @@ def path_of(runs, method, seed):
 
 
 def train_grid(scans, runs, methods, seeds, *, steps, device):
-    """Train what is missing of the grid."""
+    """Train what is missing of the grid; a run that was made otherwise or from other scans is refused."""
     methods = [name for name in METHODS if name in methods or (name == PROPOSER and "proposals" in methods)]
     for seed in seeds:
         for method in methods:
             out = path_of(runs, method, seed)
-            if RunFolder(out).finished:
-                print(f"{out.name}: finished before", flush=True)
-                continue
-            print(f"{out.name}: training", flush=True)
+            print(f"{out.name}: {'finished before' if RunFolder(out).finished else 'training'}", flush=True)
             source = {"proposals_from": path_of(runs, PROPOSER, seed).name} if method == "proposals" else {}
             settings = {**SET_3, "method": method, "seed": seed, "steps": steps, **source}
             hardware = Hardware(device)
@@ -122,6 +120,8 @@ def below_lower_bound(entries):
 def write(entries, folder, *, steps, device):
     """Write phantom.json and .md; returns the lines of the latter."""
     command = "python benchmarks/phantom.py --out runs"
+    if {entry["method"] for entry in entries} == set(METHODS):
+        command += " --methods all"
     if steps != make_config(**SET_3).steps:
         command += f" --steps {steps}"
     write_json(folder / "phantom.json", {"command": command, "steps": steps, "results": entries})

@@ -1,0 +1,241 @@
+"""The experiments by name: every table and figure of the paper that takes runs, and two of our own.
+
+To add one: a row of EXPERIMENTS. The values tried are those of the paper (paper_values.json holds what it found).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mixseg.experiments.grid import Experiment, Recipe, Row
+
+ONE = ("top",)
+TWO = ("bottom", "top")
+BOTH = ("bottom", "top", "ensemble")
+STUDENT = ("bottom",)
+
+LOWER_BOUND, SINGLE, KL, KL_ENT = Recipe("lower-bound"), Recipe("single"), Recipe("kl"), Recipe("kl-ent")
+
+ROUNDS = 5
+RATIOS = (0, 1, 2, 3, 5, 7, 10)
+GENERATORS = ("erosion-3x3", "erosion-10x10", "scribbles", "scribbles-border", "points", "boxes", "slices")
+"""Every kind of partial label; a test holds them to partial_labels.GENERATORS, which takes longer to import."""
+
+
+def _proposals(recipe: Recipe, rounds: int = 1) -> Recipe:
+    """``rounds`` times a fresh network on the masks that the one before proposes; ``recipe`` proposes the first."""
+    for _ in range(rounds):
+        recipe = Recipe("proposals", source=recipe)
+    return recipe
+
+
+def _weights(method: str, term: str, values: Iterable[str], outputs: tuple[str, ...]) -> tuple[Row, ...]:
+    """One weight of a loss over ``values``."""
+    return tuple(
+        Row(value, Recipe(method, {"weights": {term: float(value)}}), outputs, x=float(value)) for value in values
+    )
+
+
+def _two_weights(method: str, rows: tuple[str, tuple[str, ...]], columns: tuple[str, tuple[str, ...]]) -> list[Row]:
+    """Two weights of a loss, each over its values."""
+    (first, firsts), (second, seconds) = rows, columns
+    return [
+        Row(one, Recipe(method, {"weights": {first: float(one), second: float(other)}}), outputs, column=other)
+        for outputs in [ONE if method == "glmi" else ("teachers",)]
+        for one in firsts
+        for other in seconds
+    ]
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "main",
+            "Mixed supervision: every method at every setting",
+            "lower bound, single, decoupled, kl, kl-ent and upper bounds; teacher, student and both",
+            (
+                Row("lower-bound", LOWER_BOUND, ONE),
+                Row("single", SINGLE, ONE),
+                Row("single-ent", Recipe("single-ent"), ONE),
+                Row("decoupled", Recipe("decoupled"), TWO),
+                Row("kl", KL, TWO),
+                Row("kl-ent", KL_ENT, BOTH),
+                Row("upper-bound-set", Recipe("upper-bound-set"), ONE),
+                Row("upper-bound", Recipe("upper-bound"), ONE),
+            ),
+        ),
+        Experiment(
+            "proposals",
+            "Training on proposals",
+            "a fresh network on masks that lower-bound or kl propose, against kl-ent and against the min-entropy",
+            (
+                Row("proposals-lower-bound", _proposals(LOWER_BOUND), ONE),
+                Row("proposals-kl", _proposals(KL), ONE),
+                Row("min-entropy", Recipe("kl-ent", {"confidence": "min-entropy"}), STUDENT),
+                Row("kl-ent", KL_ENT, STUDENT),
+            ),
+        ),
+        Experiment(
+            "self-training",
+            "Rounds of self-training",
+            f"DSC and HD95 over {ROUNDS} rounds, each on the proposals of the one before",
+            tuple(
+                Row(
+                    f"{start.method}, round {number}",
+                    _proposals(start, number),
+                    STUDENT if start is KL and not number else ONE,
+                    series=start.method,
+                    x=number,
+                )
+                for start in (LOWER_BOUND, KL)
+                for number in range(ROUNDS + 1)
+            ),
+            varies="round",
+            sets=(3,),
+            axis="rounds",
+        ),
+        Experiment(
+            "semi-supervised",
+            "Against semi-supervised methods",
+            "ua-mt, glmi and ssco, to which the partial labels are hidden, against kl-ent",
+            (
+                Row("lower-bound", LOWER_BOUND, ONE),
+                Row("ua-mt", Recipe("ua-mt"), ("student",)),
+                Row("glmi", Recipe("glmi"), ONE),
+                Row("ssco", Recipe("ssco"), ("teachers",)),
+                Row("kl-ent", KL_ENT, STUDENT),
+            ),
+        ),
+        Experiment(
+            "kl-ent-distill-weight",
+            "Weight of the distillation term in kl-ent",
+            "0.1 to 1000",
+            _weights("kl-ent", "distill", ("0.1", "1", "10", "50", "100", "1000"), STUDENT),
+            varies="weight",
+            axis="weight of the distillation term",
+        ),
+        Experiment(
+            "kl-ent-weak-weight",
+            "Weight of the partial cross-entropy in kl-ent",
+            "1 to 0.0001",
+            _weights("kl-ent", "weak", ("1", "0.1", "0.01", "0.001", "0.0001"), STUDENT),
+            varies="weight",
+            axis="weight of the partial cross-entropy",
+        ),
+        Experiment(
+            "divergence",
+            "Divergence of the distillation term in kl-ent",
+            "Kullback-Leibler both ways, Bhattacharyya, alpha 2, 3 and 5",
+            tuple(
+                Row(name, Recipe("kl-ent", {"divergence": name}), STUDENT)
+                for name in ("kl", "reverse-kl", "bhattacharyya", "alpha-2", "alpha-3", "alpha-5")
+            ),
+            varies="divergence",
+            sets=(3,),
+        ),
+        Experiment(
+            "single-weak-weight",
+            "Weight of the partial cross-entropy in single",
+            "1 to 0.0001",
+            _weights("single", "weak", ("1", "0.1", "0.01", "0.001", "0.0001"), ONE),
+            varies="weight",
+            axis="weight of the partial cross-entropy",
+        ),
+        Experiment(
+            "kl-distill-weight",
+            "Weight of the distillation term in kl",
+            "0.1 to 1000",
+            _weights("kl", "distill", ("0.1", "1", "10", "50", "100", "1000"), STUDENT),
+            varies="weight",
+            axis="weight of the distillation term",
+        ),
+        Experiment(
+            "single-entropy-weight",
+            "Weight of the entropy in single",
+            "0 to 10",
+            (Row("0.0", SINGLE, ONE, x=0.0), *_weights("single-ent", "entropy", ("0.1", "1", "10"), ONE)),
+            varies="weight",
+            sets=(3, 5),
+            axis="weight of the entropy",
+        ),
+        Experiment(
+            "partial-ratio",
+            "How many partly labelled scans",
+            "0 to 10 times as many partly as fully labelled scans, for kl-ent",
+            tuple(Row(str(ratio), Recipe("kl-ent", {"ratio": ratio}), STUDENT, x=ratio) for ratio in RATIOS),
+            varies="ratio",
+            sets=(3,),
+            axis="partly labelled scans for each fully labelled one",
+        ),
+        Experiment(
+            "ua-mt-consistency-weight",
+            "Weight of the consistency in ua-mt",
+            "0.01 to 10",
+            _weights("ua-mt", "consistency", ("0.01", "0.1", "1", "5", "10"), ("student",)),
+            varies="weight",
+            sets=(3,),
+            axis="weight of the consistency",
+        ),
+        Experiment(
+            "glmi-weights",
+            "Weights of the global and the local information in glmi",
+            "3 global weights times 3 local ones",
+            tuple(_two_weights("glmi", ("global", ("0.1", "1", "2")), ("local", ("0.05", "0.1", "1")))),
+            varies="global",
+            columns="local",
+            sets=(3,),
+        ),
+        Experiment(
+            "ssco-weights",
+            "Weights of the self-paced term and of the consistency in ssco",
+            "3 self-paced weights times 3 of the consistency",
+            tuple(_two_weights("ssco", ("self-paced", ("0.1", "0.5", "1")), ("consistency", ("1", "4", "8")))),
+            varies="self-paced",
+            columns="consistency",
+            sets=(3,),
+        ),
+        Experiment(
+            "complexity",
+            "Parameters and time",
+            "parameters stored in training, ms per sample of all of them and of what inference runs",
+            measured=True,
+        ),
+        Experiment(
+            "annotation-budget",
+            "What an annotator's time buys",
+            "DSC of kl-ent against labelled voxels and against strokes, for each kind of partial label",
+            tuple(
+                Row(
+                    f"{generator}, {ratio} times",
+                    Recipe("kl-ent", {"partial": generator, "ratio": ratio}),
+                    STUDENT,
+                    series=generator,
+                )
+                for generator in GENERATORS
+                for ratio in (1, 2, 5)
+            ),
+            varies="partial labels",
+            sets=(3,),
+            axis="labelled voxels",
+        ),
+        Experiment(
+            "normalisation",
+            "Batch statistics",
+            "kinds of scans passed separately or jointly, and normalisations without batch statistics",
+            tuple(
+                Row(f"{recipe.method}, {label}", Recipe(recipe.method, changes), outputs, series=recipe.method)
+                for recipe, outputs in ((SINGLE, ONE), (KL, TWO), (KL_ENT, TWO))
+                for label, changes in (
+                    ("batch, separate", {"passes": "separate"}),
+                    ("batch, joint", {"passes": "joint"}),
+                    ("instance", {"norm": "instance"}),
+                    ("group", {"norm": "group"}),
+                    ("none", {"norm": "none"}),
+                )
+            ),
+            varies="normalisation",
+            sets=(3,),
+        ),
+    )
+}

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from mixseg.errors import MixsegError
 from mixseg.files import replacing
-from mixseg.report.figures.rounds import Drawn, against_round
+from mixseg.report.figures.against import Measure, Series, against
 from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, page, paragraph, table
 from mixseg.report.run_files import RunFiles
@@ -19,6 +19,7 @@ from mixseg.report.tables import COLUMNS, known_columns, mean_sd
 from mixseg.report.wording import count, mean_entry, part_name
 
 PICTURE = "rounds.png"
+ROUND = "round (0: the run that proposed first)"
 
 
 def write_rounds(runs: Sequence[Path], out: Path) -> tuple[list[tuple[str, ...]], Path]:
@@ -50,19 +51,20 @@ def _part(rounds: Sequence[RunFiles]) -> str:
 
 def _figure(found: Sequence[tuple[int, RunFiles]], part: str, columns: dict[str, tuple[str, float]]) -> Figure:
     distance = "HD95 (mm)" if "HD95 (mm)" in columns else "HD95 (voxels)"
-    measures = [_drawn(head, [run for _, run in found], part) for head in ("DSC (%)", distance)]
-    return against_round(measures, [number for number, _ in found], on=f"{part_name(part)} scans")
+    return against([_measure(head, found, part) for head in ("DSC (%)", distance)], on=f"{part_name(part)} scans")
 
 
-def _drawn(head: str, runs: Sequence[RunFiles], part: str) -> Drawn:
+def _measure(head: str, found: Sequence[tuple[int, RunFiles]], part: str) -> Measure:
     metric, factor = COLUMNS[head]
+    numbers, runs = [number for number, _ in found], [run for _, run in found]
     entries: list[Any] = [mean_entry(run, part=part, branch=run.answer) for run in runs]
     means = [math.nan if entry[metric]["mean"] is None else factor * entry[metric]["mean"] for entry in entries]
     scans: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         for row in run.chosen(part=part, branch=run.answer):
             scans.setdefault((row.case, row.label), []).append(factor * float(getattr(row, metric)))
-    return head, means, [values for values in scans.values() if len(values) == len(runs)]
+    whole = [values for values in scans.values() if len(values) == len(runs)]
+    return Measure(head, [Series("", numbers, means)], whole, across=ROUND)
 
 
 def _write(out: Path, figure: Figure, lines: Sequence[Sequence[str]], part: str) -> Path:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mixseg.report.figures.style import INK, SOFT, line, logarithmic, mark_steps, name_axes, panels, plain
+from mixseg.report.figures.style import SOFT, legend, line, logarithmic, mark_steps, name_axes, panels, plain
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import branch_name
 
@@ -39,7 +39,7 @@ def losses(run: RunFiles) -> Figure | None:
         logarithmic(axes, [value for drawn in axes.lines for value in np.asarray(drawn.get_ydata())])
         name_axes(axes, title, STEP, "loss (mean since the last look)")
         mark_steps(axes, [warned.step for warned in run.warned])
-        _legend(axes)
+        legend(axes)
     return figure
 
 
@@ -64,7 +64,7 @@ def validation(run: RunFiles) -> Figure | None:
         mark_steps(axes, [warned.step for warned in run.warned])
     if run.best:
         all_axes[0].axvline(run.best.step, color=SOFT, linewidth=1, label=f"best checkpoint, step {run.best.step}")
-    _legend(all_axes[0])
+    legend(all_axes[0])
     return figure
 
 
@@ -102,7 +102,7 @@ def _shares(axes: Axes, run: RunFiles, steps: Sequence[int]) -> None:
     axes.plot([], [], color="#999999", linewidth=5, alpha=0.5, label="share in the full masks")
     name_axes(axes, "Class shares", STEP, "voxels marked (%)")
     axes.set_ylim(bottom=0)
-    _legend(axes)
+    legend(axes)
 
 
 def overlaid(curves: Sequence[tuple[str, RunFiles]]) -> Figure | None:
@@ -120,7 +120,7 @@ def overlaid(curves: Sequence[tuple[str, RunFiles]]) -> Figure | None:
         return None
     name_axes(axes, "Validation DSC of each method's answer", STEP, "DSC, mean of the classes (%)")
     axes.set_ylim(0, 100)
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -134,11 +134,6 @@ def _curve(
     few: dict[str, Any] = {"marker": "o", "markersize": 3} if len(steps) < 15 else {}
     # What was no number is null in the log, and a gap in the curve.
     axes.plot(steps, np.array(values, float), **line(number), **few, label=plain(label) if label else None)
-
-
-def _legend(axes: Axes) -> None:
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8.5, frameon=True, framealpha=0.85, edgecolor="none", labelcolor=INK, handlelength=3)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -50,6 +50,12 @@ def name_axes(axes: Axes, title: str, across: str, up: str) -> None:
     axes.set_ylabel(plain(up), fontsize=9.5, color=INK)
 
 
+def legend(axes: Axes) -> None:
+    """What the curves are, where any has a name."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8.5, frameon=True, framealpha=0.85, edgecolor="none", labelcolor=INK, handlelength=3)
+
+
 def plain(text: str) -> str:
     """``text`` as it is: matplotlib takes dollars for mathematics and hides labels that begin with an underscore."""
     text = text.replace("$", r"\$")

@@ -68,9 +68,7 @@ def train_folder(
     config = make_config(**{"dataset": dataset, **settings})
     find_source(config, out)  # a missing one is told before the scans are prepared
     split = find_split(folder, cases, config)
-    options = prepare_options(config)
-    beside = out.parent / ".prepared" / f"{folder.resolve().name}-{digest(str(folder.resolve()), str(options))[:8]}"
-    prepared = prepare(cases, beside, options)
+    prepared = prepare_beside(out, folder, cases, config)
     proposals = propose(config, prepared, split, out, hardware=hardware)
     data = Data.of(prepared, split, config, proposals=proposals)
     before = RunFolder(out).finished
@@ -78,6 +76,13 @@ def train_folder(
     if run.finished != before or not (out / "predictions").is_dir():
         write_predictions(run, prepared, cases)
     return run
+
+
+def prepare_beside(out: Path, folder: Path, cases: Sequence[Case], config: Config) -> Prepared:
+    """The arrays of the training grid of ``config``, beside the run folder ``out``: one set for all runs that lie there."""
+    options = prepare_options(config)
+    name = f"{folder.resolve().name}-{digest(str(folder.resolve()), str(options))[:8]}"
+    return prepare(cases, out.parent / ".prepared" / name, options)
 
 
 def sensible_dims(cases: Sequence[Case]) -> int:

@@ -73,6 +73,7 @@ class Plan:
         dataset: "acdc", "la", "phantom", or the name of a folder: ``<dataset>-<experiment>`` is the paper's table.
         scans: The folder of scans.
         layout: How they lie there.
+        split: The file that says who is train, val and test; "" for the one beside the scans.
         preset: Where settings come from.
         quick: Whether it is a trial of the machinery, whose figures mean little.
         test: Whether the test scans are scored; else the validation scans alone.
@@ -90,6 +91,7 @@ class Plan:
     dataset: str
     scans: str
     layout: str
+    split: str
     preset: str
     quick: bool
     test: bool

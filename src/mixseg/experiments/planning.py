@@ -1,0 +1,185 @@
+"""An experiment and a dataset -> the plan: which runs fill which cells, under names that say what they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mixseg.config import Config, make_config, to_dict
+from mixseg.data.build import digest
+from mixseg.data.split import Split
+from mixseg.errors import MixsegError, known
+from mixseg.experiments.grid import Experiment, Recipe, Row
+from mixseg.experiments.plan import NOT_ENOUGH, Cell, Plan, PlannedRun, in_order
+from mixseg.experiments.protocol import BUILT_IN, Scans, steps_of
+from mixseg.methods import METHODS
+from mixseg.self_training import SEEDS_APART
+
+SEEDS = (0, 1, 2)
+QUICK_SET, QUICK_SEED, QUICK_STEPS = 3, 0, 200
+LONGEST_NAME = 120
+
+NOT_NAMED = {"method", "preset", "dataset", "split", "set", "seed", "proposals_from"}
+"""Keys that a run's name says otherwise, or that all runs of an ``--out`` have in common."""
+WITHOUT_EFFECT = {"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"}
+"""Keys that make no other run."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for.
+
+    Attributes:
+        quick: The preset quick, Set-3, one seed, few steps.
+        preset: Where settings come from; None is "paper", and "quick" for the built-in data.
+        seeds: None is 0, 1, 2.
+        sets: The N of Set-N; None is the experiment's own, or the labels as they are in a folder that has a mixture.
+        only: Labels or methods of the rows to run; empty is all.
+        settings: Config keys of every run; what an experiment varies wins over them.
+        test: Score the test scans too. Those of the built-in data are always scored.
+    """
+
+    quick: bool = False
+    preset: str | None = None
+    seeds: tuple[int, ...] | None = None
+    sets: tuple[int, ...] | None = None
+    only: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    test: bool = False
+
+    def preset_for(self, dataset: str) -> str:
+        """The preset on ``dataset``."""
+        return self.preset or ("quick" if self.quick or dataset == BUILT_IN else "paper")
+
+
+def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Split) -> Plan:
+    """The cells and runs of ``experiment``; a cell for which there are too few patients says so and has no runs."""
+    preset = request.preset_for(scans.dataset)
+    seeds = request.seeds or ((QUICK_SEED,) if request.quick else SEEDS)
+    made: dict[str, PlannedRun] = {}
+    cells = []
+    for row, n in _rows_and_sets(experiment, request, scans):
+        missing = "" if row.of_all or n is None else _missing(row.recipe, n, split)
+        names = {}
+        for seed in () if missing else seeds:
+            chain = _chain(row.recipe, n, seed, preset, request, scans)
+            made |= {run.name: run for run in chain}
+            names[seed] = chain[-1].name
+        column = row.column or ("all" if row.of_all else "as-labelled" if n is None else f"set-{n}")
+        cells.append(Cell(row.label, column, row.outputs, names, row.series, row.x, missing))
+    if cells and not made:
+        raise MixsegError(f"{NOT_ENOUGH}: none of the settings fits the {len(split.train)} train patients; --sets 1?")
+    return Plan(
+        experiment=experiment.name,
+        title=experiment.title,
+        dataset=scans.dataset,
+        scans=str(scans.folder),
+        layout=scans.layout,
+        preset=preset,
+        quick=request.quick,
+        test=request.test or scans.dataset == BUILT_IN,
+        split=str(request.settings.get("split", "")),
+        seeds=tuple(seeds),
+        varies=experiment.varies,
+        columns=experiment.columns,
+        axis=experiment.axis,
+        measured=experiment.measured,
+        cells=tuple(cells),
+        runs=tuple(in_order(list(made.values()))),
+    )
+
+
+def _rows_and_sets(experiment: Experiment, request: Request, scans: Scans) -> list[tuple[Row, int | None]]:
+    """Every row at every setting, in the order of the table."""
+    choices = {name for row in experiment.rows for name in (row.label, row.recipe.method)}
+    for name in request.only:
+        known(f"row of {experiment.name}", name, choices)
+    rows = [row for row in experiment.rows if not request.only or {row.label, row.recipe.method} & set(request.only)]
+    sets: Iterable[int | None] = request.sets or ((QUICK_SET,) if request.quick else experiment.sets)
+    if scans.as_labelled and request.sets is None:
+        sets = (None,)
+    first, *others = sets
+    several = [(row, n) for n in (first, *others) for row in rows if not row.of_all]
+    return several + [(row, None) for row in rows if row.of_all]
+
+
+def _missing(recipe: Recipe, n: int, split: Split) -> str:
+    ratio = recipe.root.changes.get("ratio", Config.ratio)
+    return NOT_ENOUGH if n + ratio * n > len(split.train) else ""
+
+
+def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Request, scans: Scans) -> list[PlannedRun]:
+    """The run of ``recipe``, after those that it needs."""
+    before = _chain(recipe.source, n, seed, preset, request, scans) if recipe.source else []
+    told: dict[str, Any] = {"method": recipe.method, "preset": preset, "dataset": scans.layout}
+    usual = make_config(**told, **scans.settings)
+    own = {"steps": QUICK_STEPS if request.quick else steps_of(preset, scans.dataset, n, usual.steps)}
+    asked = {**request.settings, "weights": _of_method(recipe.method, request.settings.get("weights", {}))}
+    changes = _over(_over({**scans.settings, **own}, asked), recipe.changes)
+    config = make_config(**told, **changes)
+    # Runs of one name have one config, whichever experiment asks for them.
+    changes["weights"] = _unusual(config, usual)
+    # Rounds of one seed start from other weights than rounds of another.
+    settings = {**told, **changes, "set": n, "seed": seed + SEEDS_APART * recipe.depth}
+    if before:
+        settings["proposals_from"] = before[-1].name
+    name = run_name(recipe, config, usual, n, settings["seed"])
+    return [*before, PlannedRun(name, settings, config.steps, needs=before[-1].name if before else "")]
+
+
+def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed: int) -> str:
+    """``kl-ent_set-3_distill-10_seed-0``: the method, the setting, what differs from the preset, the seed."""
+    method = f"{recipe.method}-{recipe.depth}-{recipe.root.method}" if recipe.source else recipe.method
+    where = "all" if recipe.method == "upper-bound" else "as-labelled" if n is None else f"set-{n}"
+    preset = [] if config.preset == "paper" else [config.preset]
+    words = [*preset, method, where, *differences(config, usual), f"seed-{seed}"]
+    name = "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", word).strip("-") for word in words)
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 9]}_{digest(name)[:8]}"
+
+
+def differences(config: Config, usual: Config) -> list[str]:
+    """``distill-10`` for each setting that is not the usual one; a weight that equals the method's own is usual."""
+    now, before = _effective(config), _effective(usual)
+    told = {key: value for key, value in now.items() if value != before[key]}
+    return [f"{key.removeprefix('weights.')}-{_text(value)}" for key, value in told.items()]
+
+
+def _unusual(config: Config, usual: Config) -> dict[str, float]:
+    """The weights that are neither the preset's nor the method's own."""
+    own = {**METHODS[config.method].weights, **usual.weights}
+    return {name: weight for name, weight in config.weights.items() if weight != own.get(name)}
+
+
+def _effective(config: Config) -> dict[str, Any]:
+    """What a run does, flat: ``{"weights.distill": 50.0, "steps": 3000, ...}``."""
+    content = {**to_dict(config), "weights": {**METHODS[config.method].weights, **config.weights}}
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if key not in NOT_NAMED | WITHOUT_EFFECT:
+            flat |= {f"{key}.{part}": each for part, each in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return "x".join(map(_text, value))
+    if isinstance(value, str):
+        return value
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else json.dumps(value)
+
+
+def _of_method(method: str, weights: Mapping[str, float]) -> dict[str, float]:
+    """Those of ``weights`` that the method has: not every method has every term."""
+    return {name: weight for name, weight in weights.items() if name in METHODS[method].weights or name == "dice"}
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, ``above`` winning; weights and batch sizes one by one."""
+    result = dict(below)
+    for key, value in above.items():
+        there = result.get(key)
+        result[key] = {**there, **value} if isinstance(value, Mapping) and isinstance(there, Mapping) else value
+    return result

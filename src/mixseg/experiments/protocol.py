@@ -1,0 +1,84 @@
+"""Whose scans an experiment runs on, and what the paper's experiments on them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mixseg.datasets import load, phantom, recognise
+from mixseg.errors import MixsegError
+from mixseg.labels import LabelFlags
+from mixseg.pipeline import sensible_dims
+from mixseg.types import Case
+
+BUILT_IN = "phantom"
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "acdc": {"dims": 2, "target": ["LV"], "partial": "erosion-3x3"},
+    "la": {"dims": 3, "partial": "erosion-10x10"},
+    BUILT_IN: {"dims": 2, "target": ["LV"], "partial": "erosion-3x3"},
+}
+"""What all runs on a dataset have in common, whatever the preset."""
+
+MADE_FROM_MASKS = {2: "erosion-3x3", 3: "erosion-10x10"}
+"""Partial labels of a folder of scans that has none of its own, by number of axes."""
+
+EPOCH = {3: 6, 5: 10, 10: 21}
+"""Steps that 8 images each need to pass over the full slices of ACDC's Set-N once. The preset ``paper`` says how many
+steps Set-3 takes; the other settings pass as often over theirs."""
+
+PATIENTS = {"patients": 72, "val": 4, "test": 8}
+"""Of the built-in data: 60 train, so that Set-10 just fits, as in ACDC."""
+SIZE = (64, 64)
+
+
+@dataclass(frozen=True)
+class Scans:
+    """The scans of an experiment.
+
+    Attributes:
+        dataset: "acdc", "la", "phantom", or the folder's name: which of the paper's tables ours is held against.
+        folder: Where they lie.
+        layout: How they lie there.
+        cases: What they are.
+        settings: Config keys that all runs on them have in common.
+        as_labelled: Whether the files hold a mixture of labels of their own, which Set-N would hide.
+    """
+
+    dataset: str
+    folder: Path
+    layout: str
+    cases: Sequence[Case]
+    settings: dict[str, Any]
+    as_labelled: bool = False
+
+
+def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scans:
+    """The scans that ``--dataset`` names: ``phantom`` is made in ``out/scans``, anything else is a folder."""
+    if dataset == BUILT_IN:
+        folder = out / "scans"
+        if not (folder / "splits.json").exists():  # written last
+            phantom.write(folder, size=SIZE, seed=0, **PATIENTS)
+        return Scans(BUILT_IN, folder, BUILT_IN, load(folder, BUILT_IN), PROTOCOLS[BUILT_IN])
+    folder = Path(dataset)
+    if not folder.is_dir():
+        raise MixsegError(
+            f"{dataset} is no folder here: write --dataset with the path of the folder that holds the scans "
+            "(the layouts of acdc and la are recognised), or --dataset phantom for the built-in ones."
+        )
+    layout = recognise(folder)
+    cases = load(folder, layout, flags, print)
+    if layout in PROTOCOLS:
+        return Scans(layout, folder, layout, cases, PROTOCOLS[layout])
+    dims = sensible_dims(cases)
+    drawn = any(case.kind == "partial" for case in cases)
+    settings = {"dims": dims, "partial": "drawn" if drawn else MADE_FROM_MASKS[dims]}
+    return Scans(folder.resolve().name, folder, layout, cases, settings, as_labelled=drawn)
+
+
+def steps_of(preset: str, dataset: str, n: int | None, steps: int) -> int:
+    """The steps of Set-N, where the preset takes ``steps`` at Set-3; all train patients (None) take as many as Set-10."""
+    if preset != "paper" or dataset != "acdc":
+        return steps
+    return steps * EPOCH.get(n or 10, EPOCH[3]) // EPOCH[3]

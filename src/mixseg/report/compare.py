@@ -8,9 +8,8 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mixseg.examples import CHECKPOINT, Example
+from mixseg.examples import Example
 from mixseg.files import replacing
 from mixseg.report.contenders import Contender, common_part, gather, score_lines, verdict
 from mixseg.report.figures import curves
@@ -18,7 +17,7 @@ from mixseg.report.figures.pictures import Strip, gallery
 from mixseg.report.figures.scans import strips
 from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, joined, page, paragraph, table
-from mixseg.report.run_files import RunFiles, dsc_by_case
+from mixseg.report.run_files import dsc_by_case
 from mixseg.report.wording import part_name, short_name
 from mixseg.scores import wilcoxon
 
@@ -120,24 +119,13 @@ def _strip(contenders: Sequence[Contender], example: Example, scored: Sequence[d
         name=example.case,
         image=example.image,
         truth=example.truth,
-        labels={each.name: _answer(each.runs[0], example) for each in contenders},
+        labels={each.name: each.runs[0].labels_on(example, each.answer) for each in contenders},
         notes={
             each.name: f"DSC of the scan {100 * of[example.case]:.1f} %"
             for each, of in zip(contenders, scored, strict=True)
             if example.case in of
         },
     )
-
-
-def _answer(run: RunFiles, example: Example) -> NDArray[np.uint8] | None:
-    """What the run's answer marked on the plane of ``example``, which may be another run's."""
-    path = run.path / "predictions.npz"
-    if not path.exists():
-        return None
-    key = f"{CHECKPOINT}/{run.answer}/{example.case}"
-    with np.load(path, allow_pickle=False) as held:
-        labels = example.plane.of(held[key]) if key in held else None
-    return labels if labels is not None and labels.shape == example.truth.shape else None
 
 
 def _folders(contenders: Sequence[Contender]) -> Html:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mixseg.config import Config
-from mixseg.examples import Example, read_examples
+from mixseg.examples import CHECKPOINT, Example, read_examples
 from mixseg.folder import RunFolder
 from mixseg.logbook import read_log
 from mixseg.scores import Row, read_metrics
@@ -43,7 +44,6 @@ class RunFiles:
         log: The entries of log.jsonl.
         rows: metrics.csv.
         finished: finished.json, or None.
-        examples: examples.npz.
     """
 
     path: Path
@@ -52,7 +52,6 @@ class RunFiles:
     log: list[dict[str, Any]]
     rows: list[Row]
     finished: dict[str, Any] | None
-    examples: list[Example]
 
     @staticmethod
     def read(path: Path) -> RunFiles:
@@ -66,8 +65,12 @@ class RunFiles:
             log=read_log(path / "log.jsonl"),
             rows=read_metrics(scored) if scored.exists() else [],
             finished=folder.finished,
-            examples=read_examples(path / "examples.npz"),
         )
+
+    @cached_property
+    def examples(self) -> list[Example]:
+        """examples.npz."""
+        return read_examples(self.path / "examples.npz")
 
     @cached_property
     def branches(self) -> tuple[str, ...]:
@@ -104,6 +107,16 @@ class RunFiles:
             Best(entry["step"], entry["score"]) for entry in self.log if math.isfinite(entry.get("score", math.nan))
         ]
         return max(looks, key=lambda look: (look.score, -look.step)) if looks else None
+
+    def labels_on(self, example: Example, output: str) -> NDArray[np.uint8] | None:
+        """What an output marked on the plane of ``example``, which may be another run's; None if that is not known."""
+        path = self.path / "predictions.npz"
+        if not path.exists():
+            return None
+        key = f"{CHECKPOINT}/{output}/{example.case}"
+        with np.load(path, allow_pickle=False) as held:
+            labels = example.plane.of(held[key]) if key in held else None
+        return labels if labels is not None and labels.shape == example.truth.shape else None
 
     def chosen(self, *, part: str, branch: str, checkpoint: str = "last") -> list[Row]:
         """The rows of one output on one part."""

@@ -36,6 +36,7 @@ def values(hint):
         float: "number",
         bool: "`true`, `false`",
         int | None: "whole number or `null`",
+        tuple[float, ...] | None: "numbers or `null`",
     }
     names |= {
         tuple[str, ...]: "list of texts",

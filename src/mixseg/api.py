@@ -140,14 +140,17 @@ def load(run: Path | str, *, checkpoint: Literal["best", "last"] | None = None, 
     return Model(Path(run), checkpoint=checkpoint, device=device)
 
 
-def predict(model: Model | Path | str, image: ArrayLike) -> Labels:
+def predict(
+    model: Model | Path | str, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None
+) -> Labels:
     """The label map of an image: class indices on the grid of the image.
 
     Args:
         model: What ``train`` or ``load`` returned, or a run folder (which is then read anew at every call).
         image: As for ``scan``.
+        spacing: Voxel size in mm, for a model that was trained at one.
     """
-    return (model if isinstance(model, Model) else load(model)).predict(image)
+    return (model if isinstance(model, Model) else load(model)).predict(image, spacing=spacing)
 
 
 class Model:
@@ -176,14 +179,16 @@ class Model:
     def __repr__(self) -> str:
         return f"Model({str(self.run)!r}: {self.config.method}, {', '.join(self.classes)})"
 
-    def predict(self, image: ArrayLike) -> Labels:
+    def predict(self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None) -> Labels:
         """Class indices on the grid of the image."""
-        labels: Labels = self.probabilities(image).argmax(axis=0).astype(np.uint8)
+        labels: Labels = self.probabilities(image, spacing=spacing).argmax(axis=0).astype(np.uint8)
         return labels
 
-    def probabilities(self, image: ArrayLike) -> NDArray[np.float32]:
+    def probabilities(
+        self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None
+    ) -> NDArray[np.float32]:
         """The probability of each class, ``(classes, ...)`` on the grid of the image."""
-        given = scan("the image", image)
+        given = scan("the image", image, spacing=spacing)
         if len(given.native.image) != self.channels:
             raise MixsegError(
                 f"The image has {len(given.native.image)} channels, and {self.run} was trained on {self.channels}."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mixseg.data.options import check_spacing
 from mixseg.errors import MixsegError, did_you_mean, known
 from mixseg.files import read_json
 from mixseg.losses import divergence
@@ -56,7 +57,10 @@ class Config:
         ramp: Share of training over which the confidence term grows.
         network: "unet" or "vnet".
         dims: 2 trains on slices, 3 on patches of volumes.
-        size: In-plane size of the training grid in 2D.
+        size: In-plane size of the training grid in 2D: pixels of a slice.
+        spacing: Voxel size in mm that scans are resampled to, 2 numbers in 2D and 3 in 3D; slices are then cropped or
+            padded to ``size`` round their centre. None: slices are stretched to ``size``, volumes kept as they are.
+        long_side: In 2D, the same for scans without a voxel size: pixels that the longer side of a slice becomes.
         patch: Size of the patches in 3D.
         width: Channels of the first level; None is the network's own.
         depth: Number of halvings; None is the network's own.
@@ -105,6 +109,8 @@ class Config:
     width: int | None = None
     depth: int | None = None
     norm: Literal["batch", "instance", "group", "none"] = "batch"
+    spacing: tuple[float, ...] | None = None
+    long_side: int | None = None
     geometry: Literal["padded", "authors"] = "padded"
     dropout: float = 0.5
     init: Literal["xavier", "kaiming", "default"] = "xavier"
@@ -274,6 +280,10 @@ def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: A
     hints = typing.get_type_hints(kind)
     for key in content:
         if key not in hints:
+    check_spacing(config.dims, config.spacing, config.long_side)
+    for key in ("patch", "stride"):
+        if min(getattr(config, key) or (1,)) < 1:
+            raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it counts voxels, at least 1 each.")
             raise MixsegError(f"Unknown key {key!r} in {where}: {did_you_mean(key, hints)}")
     return kind(**{key: _value(hints[key], value, f"{key!r} in {where}") for key, value in content.items()})
 

@@ -69,6 +69,8 @@ def train_folder(
     find_source(config, out)  # a missing one is told before the scans are prepared
     split = find_split(folder, cases, config)
     prepared = prepare_beside(out, folder, cases, config)
+    for sentence in prepared.losses():
+        print(sentence)
     proposals = propose(config, prepared, split, out, hardware=hardware)
     data = Data.of(prepared, split, config, proposals=proposals)
     before = RunFolder(out).finished

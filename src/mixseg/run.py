@@ -25,6 +25,7 @@ from mixseg.checkpoint import load_weights
 from mixseg.config import Config, make_config, read_config
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
+from mixseg.data.crop import uncut
 from mixseg.data.pack import unpack
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split, read_split
@@ -175,7 +176,8 @@ def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabri
                         maps[f"{checkpoint}/{branch}/{scan.name}"] = labels
                         key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
                         assert scan.full is not None, "val and test scans have full masks"
-                        jobs.append(pool.submit(score_case, key, labels, scan.full, data.classes, scan.spacing))
+                        guess, truth = uncut(labels, scan.full, scan.beyond)
+                        jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))
         rows = [row for job in jobs for row in job.result()]
     with replacing(folder.path / "predictions.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **maps)  # type: ignore[arg-type]
@@ -204,6 +206,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             prepared = unpack(options.data, _unpacked(options.out, config), prepare_options(config))
             split = read_split(options.split, prepared.cases, dataset=config.dataset)
             print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
+            for sentence in prepared.losses():
+                print(sentence, flush=True)
             hardware = Hardware(options.device, devices=options.devices)
             out = options.out / path.stem
             proposals = propose(config, prepared, split, out, hardware=hardware)
@@ -219,6 +223,10 @@ def _unpacked(out: Path, config: Config) -> Path:
     grid = "x".join(map(str, config.size)) if config.dims == 2 else "volumes"
     return out / ".prepared" / "-".join([grid, config.partial, *config.target])
 
+    if config.spacing:
+        grid += "-of-" + "x".join(f"{mm:g}" for mm in config.spacing) + "-mm"
+    if config.dims == 2 and config.long_side:
+        grid += f"-of-{config.long_side}"
 
 if __name__ == "__main__":
     main()

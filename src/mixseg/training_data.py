@@ -10,7 +10,7 @@ import numpy as np
 
 from mixseg.config import BatchSizes, Config
 from mixseg.data.batches import Scan
-from mixseg.data.build import moments, plan, to_grid
+from mixseg.data.build import lay_out, moments, to_grid
 from mixseg.data.native import Header, Native
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
@@ -88,9 +88,9 @@ def _refuse_unsearched(scans: Seen, classes: tuple[str, ...]) -> None:
 
 def bare_scan(header: Header, native: Native, options: PrepareOptions) -> tuple[Scan, PreparedCase]:
     """An image alone on the training grid, as it would have been prepared, and the way back to its own grid."""
-    place = plan([header], options)[0]
-    image, _, _ = to_grid(replace(native, full=None, drawn=None), place, header.classes, options)
-    mean, std = moments(image, options.dims)
+    place = lay_out([header], options)[0]
+    image = to_grid(replace(native, full=None, drawn=None), place, header.classes, options).image
+    mean, std = moments(image, place)
     return Scan(header.id, image, mean=mean, std=std), place
 
 
@@ -98,7 +98,16 @@ def scan_of(seen: SeenCase) -> Scan:
     """A prepared scan as the streams of batches take it."""
     case = seen.case
     spacing = case.spacing if case.spacing_known else None
-    return Scan(seen.id, seen.image, seen.full, seen.partial, mean=case.mean, std=case.std, spacing=spacing)
+    return Scan(
+        seen.id,
+        seen.image,
+        seen.full,
+        seen.partial,
+        mean=case.mean,
+        std=case.std,
+        spacing=spacing,
+        beyond=seen.beyond,
+    )
 
 
 def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
@@ -150,4 +159,6 @@ def prepare_options(config: Config) -> PrepareOptions:
         size=config.size if config.dims == 2 else None,
         target=config.target or None,
         partial=config.partial,
+        spacing=config.spacing,
+        long_side=config.long_side if config.dims == 2 else None,
     )

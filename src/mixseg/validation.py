@@ -74,9 +74,7 @@ class Look:
     ) -> None:
         self.classes = classes
         self.val = Held(val, config, device)
-        truths = [torch.from_numpy(scan.full).to(device) for scan in val if scan.full is not None]
-        self.truth = torch.cat(truths) if config.dims == 2 and truths else None
-        self.truths = truths
+        self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
         self.watched = Held(_few(watched, config.dims), config, device)
         self.guard = Guard(classes, _shares(seen, len(classes)))
 
@@ -102,14 +100,10 @@ class Look:
         """Mean volume DSC by output and class; a class absent from truth and prediction is left out."""
         scans, kinds = len(self.val.images), len(self.classes)
         device = self.val.owner.device
-        overlap, sizes = (
-            {name: torch.zeros((scans, kinds), dtype=torch.float32, device=device) for name in method.outputs}
-            for _ in range(2)
-        )
-        start = 0
-        for owner, found in self.val(method):
-            truth = self.truth[start : start + len(owner)] if self.truth is not None else self.truths[start][None]
-            start += len(owner)
+        overlap = {name: torch.zeros((scans, kinds), dtype=torch.float32, device=device) for name in method.outputs}
+        sizes = {name: self.lost.clone() for name in method.outputs}
+        for owner, truth, found in self.val(method):
+            assert truth is not None, "validation scans have full masks"
             labelled = truth != IGNORE
             for name, probs in found.items():
                 guess = probs.argmax(dim=1)
@@ -155,3 +149,10 @@ def _shares(scans: Sequence[Scan], classes: int) -> list[float]:
         if scan.full is not None:
             counts += np.bincount(scan.full.ravel(), minlength=IGNORE + 1)[:classes]
     return [float(count) for count in counts / max(1, counts.sum())]
+def _lost(scan: Scan, classes: int) -> Tensor:
+    """How many voxels of each class lie beyond the grid: no answer has them, so they count as missed."""
+    if scan.beyond is None:
+        return torch.zeros(classes)
+    return torch.from_numpy(np.bincount(scan.beyond[:, 0], minlength=classes)).float()
+
+

@@ -43,6 +43,9 @@ def test_smooth_volumes_with_noise_take_little_more_than_their_noise(slope):
         dataclasses.replace(SMALL, target=("LV",), partial="erosion-3x3"),
         dataclasses.replace(SMALL, partial="points", seed=3),
         PrepareOptions(size=None),
+        PrepareOptions(size=(9, 28), spacing=(1.7, 1.1), partial="scribbles"),
+        PrepareOptions(size=(24, 24), long_side=30),
+        PrepareOptions(dims=3, spacing=(1.1, 2.0, 4.0)),
         PrepareOptions(dims=3, partial="scribbles"),
     ],
 )

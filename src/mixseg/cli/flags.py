@@ -18,6 +18,8 @@ Input = Annotated[Path, conf.arg(name="input", aliases=["-i"], metavar="FOLDER")
 Output = Annotated[Path, conf.arg(name="out", aliases=["-o", "--output"], metavar="FOLDER")]
 File = Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")]
 Layout = Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: recognised)")]
+Spacing = Annotated[tuple[float, ...] | None, conf.arg(metavar="MM", help_behavior_hint="")]
+LongSide = Annotated[int | None, conf.arg(metavar="PIXELS", help_behavior_hint="")]
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], conf.arg(aliases=["-device"])]
 Labels = Annotated[LabelFlags, conf.OmitArgPrefixes, conf.arg(help="What the ids of label maps mean.")]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro import conf
 
-from mixseg.cli.flags import AS_FOUND, File, Folder, Labels, Layout, Target
+from mixseg.cli.flags import AS_FOUND, File, Folder, Labels, Layout, LongSide, Spacing, Target
 from mixseg.errors import MixsegError, known
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ def prepare(
     cases: tuple[str, ...] = (),
     dims: Literal[2, 3] = 2,
     size: tuple[int, int] = (256, 256),
+    spacing: Spacing = None,
+    long_side: LongSide = None,
     target: tuple[str, ...] = (),
     partial: str = "drawn",
     seed: int = 0,
@@ -147,8 +149,11 @@ def prepare(
         out: The folder, or with --pack the archive, to write.
         pack: Write an archive, at the scans' own resolution.
         cases: Scans or patients to take; all if not given.
-        dims: 2 makes slices of one size, 3 keeps volumes.
+        dims: 2 makes slices of one size, 3 volumes.
         size: Height and width of the slices.
+        spacing: Voxel size in mm to resample to, 2 numbers for slices, which are then cropped or padded to the size
+            round their centre, and 3 for volumes; if not given, slices are stretched and volumes kept.
+        long_side: The same for slices without a voxel size: pixels that their longer side becomes.
         target: Classes to segment; the others become background. All if not given.
         partial: Where partial labels come from: drawn, none, or a generator's name (see simulate).
         seed: For generators that draw at random.
@@ -157,20 +162,25 @@ def prepare(
         labels: What the ids of label maps mean.
         workers: Processes; one per core if not given.
     """
+    from mixseg.cli.printing import print_list
     from mixseg.data.pack import pack as write_archive
     from mixseg.data.pack import unpack
     from mixseg.data.prepare import PrepareOptions
     from mixseg.data.prepare import prepare as write_arrays
 
-    options = PrepareOptions(dims, size, target or None, partial, seed, clip)
+    options = PrepareOptions(dims, size, target or None, partial, seed, clip, spacing, long_side)
     if folder.is_file():
         if pack or cases:
             raise MixsegError(f"{folder} is packed already: leave --pack and --cases out to unpack it.")
-        unpack(folder, out, options, workers=workers)
+        losses = unpack(folder, out, options, workers=workers).losses()
+    elif pack:
+        write_archive(_chosen(_load(folder, dataset, labels), cases), out, options, workers=workers)
+        losses = []
     else:
         chosen = _chosen(_load(folder, dataset, labels), cases)
-        (write_archive if pack else write_arrays)(chosen, out, options, workers=workers)
+        losses = write_arrays(chosen, out, options, workers=workers).losses()
     files = [out] if out.is_file() else [path for path in out.iterdir() if path.is_file()]
+    print_list(losses, "Labels beyond the grid:")
     print(f"Written: {out} ({sum(path.stat().st_size for path in files) / 1e6:.1f} MB)")
 
 

@@ -41,6 +41,7 @@ class Scan:
         spacing: Voxel size in mm along the axes of the labels; None where it is unknown.
     """
 
+        beyond: Foreground of the full mask that lies beyond the grid, for scores (see ``data.crop.cut_off``), or None.
     name: str
     image: Bytes
     full: Bytes | None = None
@@ -50,6 +51,7 @@ class Scan:
     spacing: tuple[float, ...] | None = None
 
     @property
+    beyond: NDArray[np.int32] | None = None
     def channels(self) -> int:
         """How many there are."""
         return len(self.mean)

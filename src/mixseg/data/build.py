@@ -11,17 +11,19 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from mixseg.data.crop import Places, centred, cut_off, kept_part
 from mixseg.data.folders import replacing_folder
-from mixseg.data.grid import Labels, resize_image, resize_labels, resize_strokes, to_slices
+from mixseg.data.grid import Labels, resize_image, resize_labels, resize_masks, resize_strokes, to_slices
 from mixseg.data.native import Header, Native, check_headers
 from mixseg.data.options import PrepareOptions
 from mixseg.data.parallel import run_all
-from mixseg.data.prepared import ARRAYS, FORMAT, Prepared, PreparedCase
+from mixseg.data.prepared import ARRAYS, BEYOND, FORMAT, Prepared, PreparedCase
 from mixseg.errors import MixsegError
 from mixseg.files import write_json
 from mixseg.partial_labels import GENERATORS
@@ -79,14 +81,17 @@ def build(
     """
     names, channels = check_headers(headers)
     classes = options.classes(names)
-    cases = plan(headers, options)
+    cases = lay_out(headers, options)
     voxels = sum(case.voxels for case in cases)
     with replacing_folder(out, marker=INDEX) as folder:
         for name in ARRAYS:
             _allocate(folder / f"{name}.npy", voxels * (channels if name == "image" else 1))
         jobs = [_Job(folder, case, load, names, options) for case, load in zip(cases, loads, strict=True)]
         ids = [case.id for case in cases]
-        cases = run_all(_fill, jobs, names=ids, label="preparing", workers=workers)
+        filled = run_all(_fill, jobs, names=ids, label="preparing", workers=workers)
+        beyond = np.concatenate([places for _, places in filled])
+        if len(beyond):
+            np.save(folder / BEYOND, beyond)
         index = {
             "format": FORMAT,
             "hash": key_of([header.fingerprint for header in headers], options),
@@ -94,19 +99,19 @@ def build(
             "options": asdict(options),
             "classes": classes,
             "channels": channels,
-            "cases": [case.as_json() for case in cases],
+            "cases": [case.as_json() for case, _ in filled],
         }
         write_json(folder / INDEX, index)
     return Prepared(out)
 
 
-def plan(headers: Sequence[Header], options: PrepareOptions) -> list[PreparedCase]:
+def lay_out(headers: Sequence[Header], options: PrepareOptions) -> list[PreparedCase]:
     """Where each scan will lie in the arrays, before one is read."""
     cases = []
     offset = 0
     generated = options.partial in GENERATORS
     for header in headers:
-        shape, spacing = _placed(header, options)
+        shape, spacing, field = _placed(header, options)
         case = PreparedCase(
             id=header.id,
             patient=header.patient,
@@ -123,39 +128,82 @@ def plan(headers: Sequence[Header], options: PrepareOptions) -> list[PreparedCas
             has_partial=options.partial != "none" and (header.has_drawn or (generated and header.has_full)),
             split=header.split,
             annotated=header.annotated,
+            field=field,
         )
         offset += case.voxels
         cases.append(case)
     return cases
 
 
-def _placed(header: Header, options: PrepareOptions) -> tuple[tuple[int, int, int], tuple[float, float, float]]:
-    """Shape and spacing on the prepared grid."""
-    if options.dims == 3:
-        return header.shape, header.spacing
+def _placed(
+    header: Header, options: PrepareOptions
+) -> tuple[tuple[int, int, int], tuple[float, float, float], tuple[int, ...]]:
+    """Shape and spacing on the prepared grid; in 2D also the size of the resampled slices, before they are cropped."""
     (i, j, k), (di, dj, dk) = header.shape, header.spacing
-    height, width = options.size or (i, j)
-    return (k, height, width), (dk, di * i / height, dj * j / width)
+    if options.dims == 3:
+        a, b, c = _resampled(header, options)
+        return (a, b, c), (di * i / a, dj * j / b, dk * k / c), ()
+    field = _resampled(header, options) if options.spacing or options.long_side else ()
+    height, width = options.size or field or (i, j)
+    rows, columns = field or (height, width)
+    return (k, height, width), (dk, di * i / rows, dj * j / columns), field
 
 
-def to_grid(
-    native: Native, case: PreparedCase, classes: tuple[str, ...], options: PrepareOptions
-) -> tuple[NDArray[np.uint8], Labels, Labels]:
-    """Image, full map and partial map of one scan on the prepared grid."""
-    image, size = native.image, case.shape[1:]
-    if options.dims == 2:
-        image = resize_image(to_slices(image), size)
+def _resampled(header: Header, options: PrepareOptions) -> tuple[int, ...]:
+    """How many voxels of the asked size come nearest to the extent of a scan, in its plane or in all of it."""
+    extent = [n * mm for n, mm in zip(header.shape, header.spacing, strict=True)][: options.dims]
+    wanted: tuple[float, ...]
+    if options.long_side:
+        wanted = (max(extent) / options.long_side,) * 2
+    elif options.spacing is None:
+        return header.shape
+    elif not header.spacing_known:
+        raise MixsegError(
+            f"{header.source} holds no voxel size, so it cannot be resampled to {options.spacing} mm: leave spacing "
+            "out, or for slices give long_side, a number of pixels."
+        )
+    else:
+        wanted = options.spacing
+    return tuple(max(1, round(length / mm)) for length, mm in zip(extent, wanted, strict=True))
+
+
+class OnGrid(NamedTuple):
+    """One scan on the prepared grid.
+
+    Attributes:
+        image: ``(K, channels, H, W)`` in 2D, ``(channels, I, J, K)`` in 3D.
+        full: Class indices, and IGNORE where there is no mask or no image.
+        partial: Class indices, and IGNORE where nothing is labelled.
+        beyond: The foreground of the full mask that the grid cuts off.
+        lost_partial: How many labelled voxels of the partial map it cuts off.
+    """
+
+    image: NDArray[np.uint8]
+    full: Labels
+    partial: Labels
+    beyond: Places
+    lost_partial: int
+
+
+def to_grid(native: Native, case: PreparedCase, classes: tuple[str, ...], options: PrepareOptions) -> OnGrid:
+    """One scan on the prepared grid: resampled, then labelled, then cropped."""
+    stack = to_slices if options.dims == 2 else np.asarray
+    keeps_shape = options.dims == 3 or bool(case.field)
+    size = case.field or case.shape[3 - options.dims :]
+    image = resize_image(stack(native.image), size, smooth=keeps_shape)
     table = _targets(classes, options)
-    full = np.full(case.shape, IGNORE, np.uint8)
-    partial = full.copy()
+    full = partial = np.full((*case.shape[: 3 - options.dims], *size), IGNORE, np.uint8)
     if native.full is not None:
-        full = table[native.full if options.dims == 3 else resize_labels(to_slices(native.full), size)]
+        full = table[(resize_masks if keeps_shape else resize_labels)(stack(native.full), size)]
     if options.partial in GENERATORS and native.full is not None:
         rng = np.random.default_rng([options.seed, zlib.crc32(case.id.encode())])
         partial = GENERATORS[options.partial](full, rng, axis=0 if options.dims == 2 else -1)
     elif options.partial != "none" and native.drawn is not None:
-        partial = table[native.drawn if options.dims == 3 else resize_strokes(to_slices(native.drawn), size)]
-    return image, full, partial
+        partial = table[resize_strokes(stack(native.drawn), size)]
+    final = case.shape[3 - options.dims :]
+    kept = centred(partial, final, IGNORE)
+    lost = int((partial != IGNORE).sum()) - int((kept != IGNORE).sum())
+    return OnGrid(centred(image, final, 0), centred(full, final, IGNORE), kept, cut_off(full, final), lost)
 
 
 def _targets(classes: tuple[str, ...], options: PrepareOptions) -> Labels:
@@ -181,23 +229,28 @@ def _allocate(path: Path, size: int) -> None:
         raise MixsegError(f"No space left in {where} for {size / 1e6:.1f} MB of {path.name}: free some.") from None
 
 
-def _fill(job: _Job) -> PreparedCase:
-    """Write one scan into the arrays and return its entry, now with the statistics of its image."""
+def _fill(job: _Job) -> tuple[PreparedCase, Places]:
+    """Write one scan into the arrays; return its entry, now complete, and what the grid cuts off."""
     native = job.load()
     case = job.case
-    parts = to_grid(native, case, job.classes, job.options)
-    for name, part in zip(ARRAYS, parts, strict=True):
+    placed = to_grid(native, case, job.classes, job.options)
+    for name in ARRAYS:
+        part: NDArray[np.uint8] = getattr(placed, name)
         channels = len(native.image) if name == "image" else 1
         target = open_memmap(job.folder / f"{name}.npy", mode="r+")
         target[case.offset * channels : (case.offset + case.voxels) * channels] = part.ravel()
         target.flush()
-    mean, std = moments(parts[0], job.options.dims)
-    return replace(case, low=native.low, high=native.high, mean=mean, std=std)
+    mean, std = moments(placed.image, case)
+    case = replace(case, lost=len(placed.beyond), lost_partial=placed.lost_partial)
+    return replace(case, low=native.low, high=native.high, mean=mean, std=std), placed.beyond
 
 
-def moments(image: NDArray[np.uint8], dims: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel of an image on the prepared grid."""
-    mean, std = zip(*map(_moments, np.moveaxis(image, 1 if dims == 2 else 0, 0)), strict=True)
+def moments(image: NDArray[np.uint8], case: PreparedCase) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel of an image on the prepared grid, without what was padded."""
+    if case.field:
+        rows, columns = kept_part(case.shape[1:], case.field)
+        image = image[..., rows, columns]
+    mean, std = zip(*map(_moments, np.moveaxis(image, 1 if case.dims == 2 else 0, 0)), strict=True)
     return mean, std
 
 
@@ -212,8 +265,10 @@ def _moments(image: NDArray[np.uint8]) -> tuple[float, float]:
 def _content(folder: Path) -> str:
     """The hash of the arrays, which are on the disk when this returns."""
     state = hashlib.blake2b(digest_size=16)
-    for name in ARRAYS:
-        with (folder / f"{name}.npy").open("rb") as file:
+    for path in (*(folder / f"{name}.npy" for name in ARRAYS), folder / BEYOND):
+        if path.name == BEYOND and not path.exists():
+            continue
+        with path.open("rb") as file:
             while block := file.read(1 << 22):
                 state.update(block)
             os.fsync(file.fileno())

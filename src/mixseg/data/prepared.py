@@ -16,6 +16,7 @@ from mixseg.types import Kind
 
 FORMAT = 1
 ARRAYS = ("image", "full", "partial")
+BEYOND = "beyond.npy"
 
 Array = NDArray[np.uint8]
 
@@ -29,7 +30,7 @@ class PreparedCase:
         patient: Whose scan it is.
         frame: Which of the patient's scans, or "".
         dims: 2 for a stack of slices, 3 for a volume.
-        shape: ``(K, H, W)`` in 2D, ``(I, J, K)`` in 3D.
+        shape: ``(K, H, W)`` in 2D; in 3D ``(I, J, K)``, of the source or resampled.
         spacing: Voxel size in mm along the axes of ``shape``.
         spacing_known: False where the source's format holds no voxel size.
         source_shape: ``(I, J, K)`` of the source image.
@@ -44,6 +45,10 @@ class PreparedCase:
         high: Intensity that became 255, per channel.
         mean: Mean of the 8-bit image, per channel: with ``std`` it gives z-scores.
         std: Standard deviation of the 8-bit image, per channel.
+        field: In 2D, the size of the resampled slices before they are cropped or padded to ``shape``; empty where each
+            slice is stretched to it.
+        lost: How many foreground voxels of the full mask the crop cuts off; ``Prepared.beyond`` has them.
+        lost_partial: How many labelled voxels of the partial map it cuts off.
     """
 
     id: str
@@ -65,6 +70,9 @@ class PreparedCase:
     high: tuple[float, ...] = ()
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    field: tuple[int, ...] = ()
+    lost: int = 0
+    lost_partial: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -138,6 +146,32 @@ class Prepared:
     def partial(self, case: PreparedCase) -> Array:
         """``case.shape``: class indices, IGNORE where unlabelled."""
         return self._part("partial", case).reshape(case.shape)
+
+    def beyond(self, case: PreparedCase) -> NDArray[np.int32]:
+        """``(case.lost, 4)``: foreground of the full mask that lies beyond the grid, see ``grid.cut_off``."""
+        if not case.lost:
+            return np.empty((0, 4), np.int32)
+        first = sum(other.lost for other in self.cases if other.offset < case.offset)
+        path = self.folder / BEYOND
+        try:
+            every = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise MixsegError(f"{path} cannot be read ({error}): prepare the scans again.") from None
+        return np.asarray(every[first : first + case.lost], np.int32)
+
+    def losses(self) -> list[str]:
+        """A sentence about labels that lie beyond the grid, if there are any."""
+        full, partial = (sum(getattr(case, which) for case in self.cases) for which in ("lost", "lost_partial"))
+        if not full + partial:
+            return []
+        worst = max(self.cases, key=lambda case: (case.lost, case.lost_partial))
+        size = "x".join(map(str, worst.shape[1:]))
+        return [
+            f"Slices of {size} pixels cut off {full} foreground voxels of full masks and {partial} labelled ones of "
+            f"partial masks in {sum(1 for case in self.cases if case.lost + case.lost_partial)} of {len(self.cases)} "
+            f"scans (most in {worst.id}: {worst.lost} and {worst.lost_partial}); scores count the former as missed, "
+            "and nothing learns from the latter. A larger size, or spacing, keeps them."
+        ]
 
     def slices(self) -> tuple[Array, Array, Array]:
         """All slices of a 2D plan of one size: images ``(N, channels, H, W)``, full and partial maps ``(N, H, W)``."""

@@ -9,6 +9,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from mixseg.data.crop import Places
 from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.split import Split, set_n
 from mixseg.errors import MixsegError
@@ -26,12 +27,14 @@ class SeenCase:
         image: ``(K, channels, H, W)`` in 2D, ``(channels, I, J, K)`` in 3D, uint8.
         full: ``case.shape``, or None.
         partial: ``case.shape``, or None.
+        beyond: Foreground of the full mask beyond the grid, for scores: see ``Prepared.beyond``.
     """
 
     case: PreparedCase
     image: Labels
     full: Labels | None
     partial: Labels | None
+    beyond: Places | None = None
 
     @property
     def id(self) -> str:
@@ -186,7 +189,8 @@ def _seen(prepared: Prepared, case: PreparedCase, kind: Kind) -> SeenCase:
     full = prepared.full(case) if kind == "full" and case.has_full else None
     partial = prepared.partial(case) if kind != "bare" and case.has_partial else None
     shown = replace(case, has_full=full is not None, has_partial=partial is not None)
-    return SeenCase(shown, prepared.image(case), full, partial)
+    beyond = prepared.beyond(case) if full is not None and case.lost else None
+    return SeenCase(shown, prepared.image(case), full, partial, beyond)
 
 
 def _proposed(prepared: Prepared, seen: SeenCase, proposals: Mapping[str, Labels]) -> SeenCase:

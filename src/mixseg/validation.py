@@ -74,6 +74,9 @@ class Look:
     ) -> None:
         self.classes = classes
         self.val = Held(val, config, device)
+        truths = [torch.from_numpy(scan.full).to(device) for scan in val if scan.full is not None]
+        self.truth = torch.cat(truths) if config.dims == 2 and truths else None
+        self.truths = truths
         self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
         self.watched = Held(_few(watched, config.dims), config, device)
         self.guard = Guard(classes, _shares(seen, len(classes)))
@@ -102,8 +105,10 @@ class Look:
         device = self.val.owner.device
         overlap = {name: torch.zeros((scans, kinds), dtype=torch.float32, device=device) for name in method.outputs}
         sizes = {name: self.lost.clone() for name in method.outputs}
-        for owner, truth, found in self.val(method):
-            assert truth is not None, "validation scans have full masks"
+        start = 0
+        for owner, found in self.val(method):
+            truth = self.truth[start : start + len(owner)] if self.truth is not None else self.truths[start][None]
+            start += len(owner)
             labelled = truth != IGNORE
             for name, probs in found.items():
                 guess = probs.argmax(dim=1)
@@ -142,13 +147,6 @@ def _few(scans: Sequence[Scan], dims: int) -> list[Scan]:
     return [Scan(scan.name, scan.image[::every], mean=scan.mean, std=scan.std) for scan in scans]
 
 
-def _shares(scans: Sequence[Scan], classes: int) -> list[float]:
-    """The share of the labelled voxels that each class has in the full masks."""
-    counts = np.zeros(classes)
-    for scan in scans:
-        if scan.full is not None:
-            counts += np.bincount(scan.full.ravel(), minlength=IGNORE + 1)[:classes]
-    return [float(count) for count in counts / max(1, counts.sum())]
 def _lost(scan: Scan, classes: int) -> Tensor:
     """How many voxels of each class lie beyond the grid: no answer has them, so they count as missed."""
     if scan.beyond is None:
@@ -156,3 +154,10 @@ def _lost(scan: Scan, classes: int) -> Tensor:
     return torch.from_numpy(np.bincount(scan.beyond[:, 0], minlength=classes)).float()
 
 
+def _shares(scans: Sequence[Scan], classes: int) -> list[float]:
+    """The share of the labelled voxels that each class has in the full masks."""
+    counts = np.zeros(classes)
+    for scan in scans:
+        if scan.full is not None:
+            counts += np.bincount(scan.full.ravel(), minlength=IGNORE + 1)[:classes]
+    return [float(count) for count in counts / max(1, counts.sum())]

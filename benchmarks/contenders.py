@@ -63,6 +63,7 @@ def make_feed(scans: Scans, config: Config, device: torch.device) -> Feed:
         intensity=config.intensity,
         augmentation=augmentation,
         device=device,
+        compiled=config.compile and device.type == "cuda",
     )
 
 

@@ -25,7 +25,7 @@ from mixseg.logbook import Log, Record
 from mixseg.methods import Method
 from mixseg.networks import Network
 from mixseg.progress import Progress
-from mixseg.stepping import make_step
+from mixseg.stepping import make_step, recordable
 
 Look = Callable[[Method, float, Mapping[str, Any]], dict[str, Any]]
 """(method, progress, the log's entry before) -> what is seen between steps, for the log. "score" chooses the best
@@ -205,10 +205,15 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     if fabric.device.type == "cuda" and fabric.world_size > 1:
         nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     method.to(memory_format=torch.channels_last if config.dims == 2 else torch.channels_last_3d)  # type: ignore[call-overload]
-    if config.compile and fabric.device.type == "cuda":
-        for network in (module for module in method.modules() if isinstance(module, Network)):
-            for part in (network.encoder, *network.decoders):
-                part.compile(dynamic=False)
+    if not config.compile or fabric.device.type != "cuda":
+        return
+    torch.compiler.reset()  # so that many runs of a process hit no limit of recompiling
+    if recordable(method, fabric):
+        method.compile(dynamic=False)
+        return
+    for network in (module for module in method.modules() if isinstance(module, Network)):
+        for part in (network.encoder, *network.decoders):
+            part.compile(dynamic=False)
 
 
 @contextmanager
@@ -229,6 +234,6 @@ def make_optimizer(method: nn.Module, config: Config) -> torch.optim.Optimizer:
     """The config's optimiser over everything that learns."""
     parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
     if config.optimizer == "sgd":
-        return torch.optim.SGD(parameters, config.lr, momentum=0.9, weight_decay=config.weight_decay)
+        return torch.optim.SGD(parameters, config.lr, momentum=0.9, weight_decay=config.weight_decay, fused=True)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(parameters, config.lr, weight_decay=config.weight_decay, fused=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mixseg.errors import MixsegError
 from mixseg.files import explained, replacing
-from mixseg.methods import Term
+from mixseg.methods import Number, Term
 
 
 class Log:
@@ -93,7 +93,7 @@ class Record:
     def __init__(self) -> None:
         self.losses: list[Tensor] = []
         self.values: dict[str, list[Tensor]] = {}
-        self.weights: dict[str, float] = {}
+        self.weights: dict[str, Number] = {}
 
     def add(self, loss: Tensor, terms: Mapping[str, Term]) -> None:
         """One step."""
@@ -115,4 +115,5 @@ class Record:
     def entry(self) -> dict[str, Any]:
         """Means of the loss and of each unweighted term, and the weights they had last."""
         values = {name: float(torch.stack(values).mean()) for name, values in self.values.items()}
-        return {"loss": float(torch.stack(self.losses).mean()), "terms": values, "weights": dict(self.weights)}
+        weights = {name: float(weight) for name, weight in self.weights.items()}
+        return {"loss": float(torch.stack(self.losses).mean()), "terms": values, "weights": weights}

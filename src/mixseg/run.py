@@ -151,6 +151,7 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric) -> Metho
         device=fabric.device,
         rank=fabric.global_rank,
         world=fabric.world_size,
+        compiled=config.compile and fabric.device.type == "cuda",
     )
     method = build(config, channels=data.channels, classes=len(data.classes))
     watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]

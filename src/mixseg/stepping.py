@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mixseg.config import Config
 from mixseg.data.batches import Feed
-from mixseg.methods import Term
+from mixseg.methods import Method, Number, Term
 from mixseg.types import Batch, Part
 
 PLAIN_FIRST = 4
@@ -42,7 +42,7 @@ class PlainStep:
         seeds = np.random.SeedSequence((self.config.seed, step, self.fabric.global_rank))
         torch.manual_seed(int(seeds.generate_state(1, np.uint32)[0]))
 
-    def _train(self, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Term]]:
+    def _train(self, batch: Batch, progress: Number) -> tuple[Tensor, dict[str, Term]]:
         terms = self.model(batch, progress)
         loss = torch.stack([term.weight * term.value for term in terms.values()]).sum()
         self.fabric.backward(loss)
@@ -54,22 +54,25 @@ class PlainStep:
 class GraphedStep(PlainStep):
     """The same step replayed as one CUDA graph: the host launches one thing instead of a thousand.
 
-    For methods that ``replays``, since what a recording computed on the host is never computed again.
+    For methods that ``replays``, since what a recording computed on the host is never computed again. What changes
+    from step to step lies on the device: the batch, the learning rate, the progress.
     """
 
     def __init__(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed, config: Config, fabric: Fabric
     ) -> None:
         super().__init__(model, optimizer, feed, config, fabric)
-        for group in optimizer.param_groups:  # what changes from step to step has to lie on the device
+        for group in optimizer.param_groups:
             group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=fabric.device)
             group["capturable"] = True
+        self.progress = torch.zeros((), device=fabric.device)
         self.done = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, step: int) -> tuple[Tensor, dict[str, Term]]:
         """One step; the first few are plain ones."""
         self._settle(step)
+        self.progress.fill_(step / self.config.steps)
         batch = self.feed(step)
         if self.done < PLAIN_FIRST:
             self.done += 1
@@ -80,15 +83,14 @@ class GraphedStep(PlainStep):
         for kept, fresh in zip(_tensors(self.batch), _tensors(batch), strict=True):
             kept.copy_(fresh)
         self.graph.replay()
-        # The next replay writes over what this one found.
-        return self.loss.clone(), {name: Term(term.value.clone(), term.weight) for name, term in self.terms.items()}
+        return self._found()
 
     def _aside(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
         """A plain step on a stream of its own, as a recording will be: autograd then ties nothing to another one."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            found = self._train(batch, 0.0)
+            found = self._train(batch, self.progress.clone())
         torch.cuda.current_stream().wait_stream(stream)
         return found
 
@@ -96,16 +98,33 @@ class GraphedStep(PlainStep):
         self.batch = Batch(*(Part(*(tensor.clone() for tensor in part)) for part in batch))
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            self.loss, self.terms = self._train(self.batch, 0.0)
+            loss, self.terms = self._train(self.batch, self.progress)
+            values = [term.value for term in self.terms.values()]
+            weights = [term.weight for term in self.terms.values() if isinstance(term.weight, Tensor)]
+            self.numbers = torch.stack([loss, *values, *weights])
+
+    def _found(self) -> tuple[Tensor, dict[str, Term]]:
+        """What the last replay found, copied in one piece: the next one writes over it."""
+        loss, *rest = self.numbers.clone().unbind()
+        values, weights = rest[: len(self.terms)], iter(rest[len(self.terms) :])
+        terms = {
+            name: Term(value, next(weights) if isinstance(term.weight, Tensor) else term.weight)
+            for (name, term), value in zip(self.terms.items(), values, strict=True)
+        }
+        return loss, terms
+
+
+def recordable(method: Method, fabric: Fabric) -> bool:
+    """Whether the steps of ``method`` can be replayed as a CUDA graph here."""
+    return fabric.device.type == "cuda" and fabric.world_size == 1 and method.replays
 
 
 def make_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed, config: Config, fabric: Fabric
 ) -> PlainStep:
-    """The fastest step that the method, the optimiser and the device allow."""
-    alone_on_gpu = fabric.device.type == "cuda" and fabric.world_size == 1
-    recorded = config.compile and alone_on_gpu and config.optimizer in ("adam", "adamw") and model.replays
-    return (GraphedStep if recorded else PlainStep)(model, optimizer, feed, config, fabric)
+    """The fastest step that the method and the device allow. ``model`` is the method, or Fabric's wrapper of it."""
+    kind = GraphedStep if recordable(model, fabric) else PlainStep  # type: ignore[arg-type]
+    return kind(model, optimizer, feed, config, fabric)
 
 
 def _tensors(batch: Batch) -> list[Tensor]:

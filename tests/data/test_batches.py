@@ -2,14 +2,15 @@
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from made_runs import data, scan
-from mixseg.data.augment import NONE, STRONG
-from mixseg.data.batches import LABELLED_PATCHES, Feed, PatchStream, Scan, SliceStream, normalise
+from mixseg.data.augment import NONE, STRONG, Augmentation, Chance
+from mixseg.data.batches import LABELLED_PATCHES, Feed, PatchStream, Scan, SliceStream, common_spacing, normalise
 from mixseg.errors import MixsegError
 from mixseg.types import IGNORE, KINDS
 
@@ -213,3 +214,28 @@ def test_z_scored_scans_of_the_feed_have_mean_0_and_deviation_1():
 
 def test_kinds_are_in_the_order_of_the_batch():
     assert KINDS == ("full", "partial", "bare")
+
+
+def test_the_orders_that_are_sent_ahead_are_those_of_each_step():
+    for count, size in ((10, 4), (3, 4), (200, 3)):
+        stream = slices(count, size)
+        for step in (0, 5, 63, 64, 65, 200, 64, 1):
+            shown = stream.rows(step, slice(None)).image
+            assert torch.equal(shown, stream.image[stream.order(step)])
+            assert torch.equal(stream.rows(step, slice(1, None, 2)).image, shown[1::2])
+
+
+def test_shapes_are_turned_in_mm_where_voxels_are_not_square():
+    scans = data().train
+    flat = {kind: [replace(one, spacing=(8.0, 1.5, 3.0)) for one in of_kind] for kind, of_kind in scans.items()}
+    assert common_spacing(scans["full"], axes=2) is None
+    assert common_spacing(flat["full"], axes=2) == (1.0, 2.0)
+    assert common_spacing(flat["full"], axes=3) == (5.33, 1.0, 2.0)
+    assert common_spacing([*scans["full"], replace(scans["full"][0], spacing=(1, 4, 2))], axes=2) == (2.0, 1.0)
+    spun = Augmentation(rotation=Chance(1.0, 90, 90))
+    square, oblong = (feed(each, {"full": 1}, augmentation=spun)(0).full for each in (scans, flat))
+    plain = feed(scans, {"full": 1})(0).full
+    torch.testing.assert_close(square.image, torch.rot90(plain.image, -1, dims=(2, 3)), rtol=0, atol=1e-5)
+    # A quarter turn in mm of an image twice as wide as high brings in what lies beyond its upper and lower edge.
+    assert (oblong.full == IGNORE).any()
+    assert not (square.full == IGNORE).any()

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from mixseg.data.augment import Augmentation, augment
+from mixseg.data.augment import NONE, Augmentation, apply, draw
 from mixseg.errors import MixsegError
 from mixseg.types import IGNORE, KINDS, Batch, Kind, Part
 
 Bytes = NDArray[np.uint8]
 
+STEPS_AHEAD = 64
 LABELLED_PATCHES = 0.5
 """How often a patch of a partly labelled volume is drawn round a labelled voxel; the others fall anywhere."""
 
@@ -97,7 +98,10 @@ class Stream:
 
 
 class SliceStream(Stream):
-    """Slices of one kind of scan, all in one array on the device."""
+    """Slices of one kind of scan, all in one array on the device.
+
+    The order is sent there for many steps at once: a step then asks nothing of the host.
+    """
 
     def __init__(self, kind: Kind, scans: Sequence[Scan], size: int, *, seed: int, device: torch.device) -> None:
         super().__init__(kind, sum(len(scan.image) for scan in scans), size, seed)
@@ -107,6 +111,7 @@ class SliceStream(Stream):
             torch.from_numpy(np.concatenate([_labels(scan, which, (0, 2, 3)) for scan in scans])).to(device)
             for which in ("full", "partial")
         )
+        self.first, self.ahead = -1, torch.empty(0)
         lengths = torch.tensor([len(scan.image) for scan in scans])
         self.mean, self.std = (
             torch.tensor([getattr(scan, which) for scan in scans]).repeat_interleave(lengths, dim=0).to(device)
@@ -115,10 +120,13 @@ class SliceStream(Stream):
 
     def rows(self, step: int, share: slice) -> Rows:
         """The rows of ``step``, or this process's share of them."""
-        chosen = self.order(step)[share]
-        at = torch.from_numpy(np.ascontiguousarray(chosen)).to(self.image.device, non_blocking=True)
+        first = step - step % STEPS_AHEAD
+        if first != self.first:
+            orders = np.stack([self.order(first + i) for i in range(STEPS_AHEAD)])
+            self.first, self.ahead = first, sent(torch.from_numpy(orders), self.image.device)
+        at = self.ahead[step - first][share]
         held = (self.image, self.full, self.partial, self.mean, self.std)
-        return Rows(*(tensor[at] for tensor in held))
+        return Rows(*(tensor.index_select(0, at) for tensor in held))
 
     def names(self, step: int) -> list[str]:
         """The slices of ``step``."""
@@ -197,9 +205,13 @@ class Feed:
         device: torch.device,
         rank: int = 0,
         world: int = 1,
+        compiled: bool = False,
     ) -> None:
         self.grid, self.seed, self.intensity, self.augmentation = grid, seed, intensity, augmentation
         self.device, self.rank, self.share = device, rank, slice(rank, None, world)
+        self.generator = torch.Generator(device)
+        self.apply = torch.compile(apply, dynamic=False) if compiled else apply
+        self.spacing = common_spacing([scan for of_kind in scans.values() for scan in of_kind], axes=len(grid))
         self.streams: dict[Kind, SliceStream | PatchStream] = {}
         home = home_of([scan for of_kind in scans.values() for scan in of_kind], device)
         for kind in KINDS:
@@ -227,11 +239,34 @@ class Feed:
         if kind not in self.streams:
             none = torch.empty((0, *self.grid), dtype=torch.uint8, device=self.device)
             return Part(torch.empty((0, self.channels, *self.grid), device=self.device), none, none)
-        rows = Rows(*(tensor.to(self.device) for tensor in self.streams[kind].rows(step, self.share)))
+        rows = Rows(*(sent(tensor, self.device) for tensor in self.streams[kind].rows(step, self.share)))
         image = normalise(rows.image, rows.mean, rows.std, self.intensity)
-        generator = torch.Generator(self.device).manual_seed(_mixed(self.seed, KINDS.index(kind), step, self.rank))
-        image, (full, partial) = augment(image, (rows.full, rows.partial), self.augmentation, generator)
+        if self.augmentation == NONE:
+            return Part(image, rows.full, rows.partial)
+        self.generator.manual_seed(_mixed(self.seed, KINDS.index(kind), step, self.rank))
+        draws = draw(image, self.augmentation, self.generator)
+        labels = (rows.full, rows.partial)
+        image, (full, partial) = self.apply(image, labels, draws, self.augmentation, spacing=self.spacing)
         return Part(image, full, partial)
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """``tensor`` on ``device``; the host does not wait for it to arrive there."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def common_spacing(scans: Sequence[Scan], *, axes: int) -> tuple[float, ...] | None:
+    """Voxel sizes along the last ``axes`` relative to the smallest, the median over the scans that know theirs.
+
+    In hundredths: what is compiled for one data set then serves a similar one.
+    """
+    known = [scan.spacing[-axes:] for scan in scans if scan.spacing is not None]
+    if not known:
+        return None
+    middle = np.median(known, axis=0)
+    return tuple(round(float(size), 2) for size in middle / middle.min())
 
 
 def home_of(scans: Sequence[Scan], device: torch.device) -> torch.device:

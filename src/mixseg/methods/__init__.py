@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from mixseg.errors import MixsegError
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, MethodRow, Term
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, MethodRow, Number, Term
 from mixseg.methods.dual_branch import DualBranch
 from mixseg.methods.glmi import GLMI
 from mixseg.methods.ssco import SSCO
 from mixseg.methods.ua_mt import UAMT
 
-__all__ = ["METHODS", "BuildNetwork", "Method", "MethodOptions", "MethodRow", "Term", "make_method"]
+__all__ = ["METHODS", "BuildNetwork", "Method", "MethodOptions", "MethodRow", "Number", "Term", "make_method"]
 
 one_branch = partial(DualBranch, branches=1)
 two_branches = partial(DualBranch, branches=2)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, distributed, nn
@@ -16,12 +16,15 @@ from mixseg.losses.precision import at_least_float32
 from mixseg.networks import Network
 from mixseg.types import IGNORE, Batch, Sees
 
+Number = float | Tensor
+"""A number, or a tensor without axes: on the device, where a recorded step can be told another one."""
+
 
 class Term(NamedTuple):
     """One summand of the loss. The loop minimises ``weight * value`` and logs both."""
 
     value: Tensor
-    weight: float = 1.0
+    weight: Number = 1.0
 
 
 class Method(nn.Module, ABC):
@@ -34,11 +37,11 @@ class Method(nn.Module, ABC):
 
     @property
     def replays(self) -> bool:
-        """Whether ``forward`` computes the same thing whatever ``progress`` is, so that it can be recorded once."""
+        """Whether ``forward`` can be recorded once: it takes ``progress`` as a tensor and asks no tensor's value."""
         return False
 
     @abstractmethod
-    def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
+    def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The terms of the loss on ``batch``; ``progress`` runs from 0 to 1 through training."""
 
     @abstractmethod
@@ -96,8 +99,15 @@ class MethodRow:
     batch: Mapping[int, tuple[int, int, int]]
 
 
-def ramp_up(position: float, start: float, end: float) -> float:
+@overload
+def ramp_up(position: float, start: float, end: float) -> float: ...
+@overload
+def ramp_up(position: Number, start: float, end: float) -> Number: ...
+def ramp_up(position: Number, start: float, end: float) -> Number:
     """The Gaussian ramp ``exp(-5 (1 - x)^2)``: 0 before ``start``, e^-5 at it, 1 from ``end`` on."""
+    if isinstance(position, Tensor):
+        rising = torch.exp(-5 * (1 - (position - start) / (end - start)) ** 2)
+        return torch.where(position < start, 0.0, torch.where(position < end, rising, 1.0))
     if position < start:
         return 0.0
     if position >= end:

@@ -21,6 +21,7 @@ from mixseg.methods.base import (
     BuildNetwork,
     Method,
     MethodOptions,
+    Number,
     Term,
     foreground_dice,
     mean_of_labelled,
@@ -49,10 +50,10 @@ class DualBranch(Method):
 
     @property
     def replays(self) -> bool:
-        """Only a ramp looks at how far training is."""
-        return not self.options.ramp
+        """Nothing here waits for the device."""
+        return True
 
-    def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
+    def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The terms that the batch and the weights allow."""
         top, bottom = self._logits(batch)
         values: dict[str, Tensor] = {}
@@ -103,7 +104,7 @@ class DualBranch(Method):
         tau = self.options.temperature
         return self.compare(smooth(student.softmax(dim=1), tau), smooth(teacher.softmax(dim=1), tau))
 
-    def _weight(self, name: str, progress: float) -> float:
+    def _weight(self, name: str, progress: Number) -> Number:
         if name == "entropy" and self.options.ramp:
             return self.weights[name] * ramp_up(progress, 0.0, self.options.ramp)
         return self.weights[name]

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from mixseg.errors import MixsegError
 from mixseg.losses.precision import at_least_float32
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Term
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term
 from mixseg.methods.information import global_information, local_information
 from mixseg.methods.semi_supervised import supervised, unlabelled_images
 from mixseg.methods.teacher import probabilities
@@ -68,7 +68,12 @@ class GLMI(Method):
         self.displacement = DISPLACEMENT[spec.dims]
         self.weights = {name: weight for name, weight in weights.items() if weight}
 
-    def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
+    @property
+    def replays(self) -> bool:
+        """Nothing here waits for the device."""
+        return True
+
+    def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The supervised term if there are full masks, the others if there are other scans."""
         values: dict[str, Tensor] = {}
         if batch.full.rows:

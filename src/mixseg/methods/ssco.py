@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from mixseg.errors import MixsegError
 from mixseg.losses import entropy
 from mixseg.losses.precision import at_least_float32
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Term, ramp_up
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, ramp_up
 from mixseg.methods.semi_supervised import supervised, unlabelled_images
 from mixseg.methods.teacher import Teacher
 from mixseg.types import Batch
@@ -60,7 +60,12 @@ class SSCO(Method):
         self.teachers = nn.ModuleList(Teacher(network) for network in networks)
         self.weights = {name: weight for name, weight in weights.items() if weight}
 
-    def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
+    @property
+    def replays(self) -> bool:
+        """Nothing here waits for the device."""
+        return True
+
+    def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The supervised term if there are full masks, the others if there are other scans."""
         values: dict[str, Tensor] = {}
         if batch.full.rows:
@@ -87,7 +92,7 @@ class SSCO(Method):
         """Probabilities ``(K, B, classes, *S)`` of the teachers."""
         return torch.stack([teacher(image) for teacher in self.teachers])
 
-    def _unsupervised(self, images: Tensor, progress: float) -> dict[str, Tensor]:
+    def _unsupervised(self, images: Tensor, progress: Number) -> dict[str, Tensor]:
         values: dict[str, Tensor] = {}
         turns = torch.randint(4, (len(images),), device=images.device)
         turned = turn(images, turns)
@@ -99,7 +104,7 @@ class SSCO(Method):
             values["self-paced"] = disagreement(logits, pace, alpha=ALPHA * ramp_up(progress, *ALPHA_GROWTH))
         return values
 
-    def _weight(self, name: str, progress: float) -> float:
+    def _weight(self, name: str, progress: Number) -> Number:
         return self.weights[name] * (1.0 if name in ("full", "dice") else ramp_up(progress, *GROWTH))
 
 
@@ -109,13 +114,13 @@ def decay(progress: float) -> float:
     return min(1 - 1 / (epoch + 1), DECAY)
 
 
-def gamma(progress: float) -> float:
+def gamma(progress: Number) -> Number:
     """The divergence from the common answer at which a voxel of a student stops counting."""
     first, last = GAMMA
     return first + (last - first) * ramp_up(progress, *GROWTH)
 
 
-def paces(probs: Tensor, *, gamma: float) -> Tensor:
+def paces(probs: Tensor, *, gamma: Number) -> Tensor:
     """How much each student's voxels count, ``(K, B, *S)``, for probabilities ``(K, B, C, *S)``.
 
     A voxel without a confident class counts almost fully: there is no common answer to be far from.
@@ -127,7 +132,7 @@ def paces(probs: Tensor, *, gamma: float) -> Tensor:
     return torch.where(pace < 0, 1e-5, pace)
 
 
-def disagreement(logits: Tensor, pace: Tensor, *, alpha: float) -> Tensor:
+def disagreement(logits: Tensor, pace: Tensor, *, alpha: Number) -> Tensor:
     """The self-paced generalised Jensen-Shannon term of students' logits ``(K, B, C, *S)``; alpha adds confidence."""
     share = (pace / pace.sum(dim=0)).unsqueeze(2)
     mixture = (share * logits.softmax(dim=2)).sum(dim=0)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mixseg.losses.precision import at_least_float32
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Term, foreground_dice, mean_where, ramp_up
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, foreground_dice, mean_where, ramp_up
 from mixseg.methods.semi_supervised import supervised, unlabelled_images
 from mixseg.methods.teacher import Teacher, probabilities
 from mixseg.types import Batch
@@ -49,7 +49,12 @@ class UAMT(Method):
         self.teacher = Teacher(self.student)
         self.weights = {name: weight for name, weight in weights.items() if weight}
 
-    def forward(self, batch: Batch, progress: float) -> dict[str, Term]:
+    @property
+    def replays(self) -> bool:
+        """Nothing here waits for the device."""
+        return True
+
+    def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The supervised term if there are full masks, the consistency if there are other scans."""
         values: dict[str, Tensor] = {}
         if batch.full.rows:
@@ -71,7 +76,7 @@ class UAMT(Method):
         """The teacher becomes its student after step 0 and follows it ever more slowly."""
         self.teacher.follow(self.student, min(1 - 1 / (step + 1), DECAY))
 
-    def _consistency(self, images: Tensor, progress: float) -> Tensor:
+    def _consistency(self, images: Tensor, progress: Number) -> Tensor:
         """The squared difference of student and teacher, per class, where the teacher is sure."""
         student = probabilities(self.student, images)
         teacher = self.teacher(images + noise_like(images))
@@ -86,11 +91,11 @@ class UAMT(Method):
         mean = total.reshape(COPIES, *images.shape[:1], *total.shape[1:]).sum(dim=0) / PASSES
         return -(mean * (mean + 1e-6).log()).sum(dim=1)
 
-    def _weight(self, name: str, progress: float) -> float:
+    def _weight(self, name: str, progress: Number) -> Number:
         return self.weights[name] * (ramp_up(progress, 0.0, RAMP) if name == "consistency" else 1.0)
 
 
-def threshold(progress: float, *, classes: int) -> float:
+def threshold(progress: Number, *, classes: int) -> Number:
     """The entropy below which the teacher counts as sure: from 3/4 of the highest to the highest.
 
     Note: ``log C`` in place of the published ``log 2``, which is the same for two classes. See

@@ -1,0 +1,120 @@
+"""The fast step does what the plain one does: told the progress by a tensor, traced whole, recorded, compiled."""
+
+import math
+
+import pytest
+import torch
+
+from discs import batch, tiny_method, total
+from made_runs import config, data
+from mixseg.data.augment import AUGMENTATIONS
+from mixseg.data.batches import Feed
+from mixseg.engine import Hardware, make_fabric, make_optimizer, speed_up
+from mixseg.methods import METHODS, MethodOptions, Term
+from mixseg.methods.base import ramp_up
+from mixseg.run import build
+from mixseg.stepping import PLAIN_FIRST, GraphedStep, PlainStep, make_step
+
+RAMPED = MethodOptions(ramp=0.5)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0.0, 1.0), (0.05, 0.5), (0.0, 0.2)])
+def test_a_ramp_is_the_same_for_a_number_and_a_tensor(start, end):
+    for position in (0.0, 0.04, 0.05, 0.1, 0.2, 0.275, 0.4999, 0.5, 1.0):
+        found = ramp_up(torch.tensor(position, dtype=torch.float64), start, end)
+        assert float(found) == pytest.approx(ramp_up(position, start, end), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("progress", [0.0, 0.03, 0.3, 0.9])
+def test_the_terms_are_the_same_when_the_progress_is_a_tensor(name, progress):
+    method, seen = tiny_method(name, options=RAMPED), batch(2, 2, 2)
+    found = []
+    for told in (progress, torch.tensor(progress, dtype=torch.float64)):
+        torch.manual_seed(0)
+        found.append(method(seen, told))
+    numbers, tensors = (
+        {key: (term.value.item(), float(term.weight)) for key, term in terms.items()} for terms in found
+    )
+    assert list(numbers) == list(tensors)
+    for key, pair in numbers.items():
+        assert tensors[key] == pytest.approx(pair, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own tracing does it
+@pytest.mark.parametrize("name", [name for name in METHODS if tiny_method(name).replays])
+def test_a_method_that_replays_is_one_graph_without_a_question_to_the_host(name):
+    method, seen = tiny_method(name, options=RAMPED, dropout=0.0), batch(2, 2, 2)
+    torch.manual_seed(0)
+    plain = total(method(seen, torch.tensor(0.3)))
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    traced = torch.compile(method.forward, backend="eager", fullgraph=True, dynamic=False)
+    whole = total(traced(seen, torch.tensor(0.3)))
+    torch.testing.assert_close(whole, plain)
+
+
+def steps_of(make, *, steps, hardware, **changes):
+    """Loss, terms and weights of the first steps of a run that ``make`` makes the steps of."""
+    chosen = config(steps=40, dropout=0.0, ramp=0.5, **changes)
+    fabric = make_fabric(hardware, chosen.precision)
+    scans = data(bare=2).train
+    sizes = {kind: getattr(chosen.batch, kind) for kind in scans}
+    augmentation = AUGMENTATIONS[chosen.augment]
+    feed = Feed(scans, sizes, grid=chosen.grid, seed=0, augmentation=augmentation, device=fabric.device)
+    method = build(chosen, channels=1, classes=2)
+    speed_up(method, chosen, fabric)
+    method.to(fabric.device).train()
+    model, optimizer = fabric.setup(method, make_optimizer(method, chosen))
+    train_on = make(model, optimizer, feed, chosen, fabric)
+    found = []
+    for step in range(steps):
+        loss, terms = train_on(step)
+        method.after_step(step, step / chosen.steps)
+        found.append([loss, *(number for term in terms.values() for number in term)])
+    return torch.tensor([[float(number) for number in row] for row in found])
+
+
+def test_the_step_on_a_cpu_is_the_plain_one():
+    fabric = make_fabric(Hardware("cpu"), "fp32")
+    method = tiny_method("kl-ent")
+    assert type(make_step(method, make_optimizer(method, config()), None, config(), fabric)) is PlainStep
+
+
+class Recording:
+    """Stands for a CUDA graph: ``numbers`` are what it writes over at every replay."""
+
+    def __init__(self, terms):
+        self.terms = terms
+        self.numbers = torch.zeros(1 + len(terms) + sum(isinstance(t.weight, torch.Tensor) for t in terms.values()))
+
+
+def test_what_a_replay_found_stays_when_the_next_one_writes_over_it():
+    none = torch.zeros(())
+    step = Recording({"a": Term(none), "b": Term(none, torch.ones(())), "c": Term(none, 3)})
+    step.numbers.copy_(torch.tensor([9.0, 1.0, 2.0, 3.0, 0.5]))
+    loss, terms = GraphedStep._found(step)
+    step.numbers.fill_(math.nan)
+    assert loss == 9
+    assert terms == {"a": (1, 1.0), "b": (2, 0.5), "c": (3, 3)}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("method", ["lower-bound", "kl-ent", "ua-mt", "glmi", "ssco"])
+def test_the_recorded_step_trains_as_the_plain_one(method, compiled, optimizer):
+    from torch._inductor import config as inductor
+
+    if optimizer != "adam" and method != "kl-ent":
+        pytest.skip("optimisers are tried on one method")
+    changes = {"method": method, "optimizer": optimizer, "lr": 1e-3, "schedule": "cosine"}
+    if method in ("ua-mt", "glmi", "ssco"):
+        changes["batch"] = {"full": 2, "partial": 0, "bare": 2}
+    changes["steps"] = 3 * PLAIN_FIRST
+    hardware = Hardware("cuda")
+    plain = steps_of(PlainStep, hardware=hardware, compile=False, **changes)
+    with inductor.patch(fallback_random=True):
+        fast = steps_of(make_step, hardware=hardware, compile=compiled, **changes)
+    torch.testing.assert_close(fast, plain, rtol=2e-3, atol=1e-4)

@@ -62,6 +62,10 @@ class Config:
             padded to ``size`` round their centre. None: slices are stretched to ``size``, volumes kept as they are.
         long_side: In 2D, the same for scans without a voxel size: pixels that the longer side of a slice becomes.
         patch: Size of the patches in 3D.
+        window: How windows of a volume that overlap are averaged: "gaussian" lets their middle count more, "uniform"
+            all of them alike.
+        stride: Voxels from one window to the next when a volume is predicted; None is half a patch, as it always is
+            for the looks during training.
         width: Channels of the first level; None is the network's own.
         depth: Number of halvings; None is the network's own.
         norm: "batch", "instance", "group" or "none".
@@ -105,12 +109,14 @@ class Config:
     network: str = "unet"
     dims: Literal[2, 3] = 2
     size: tuple[int, int] = (256, 256)
+    spacing: tuple[float, ...] | None = None
+    long_side: int | None = None
     patch: tuple[int, int, int] = (112, 112, 80)
+    window: Literal["gaussian", "uniform"] = "gaussian"
+    stride: tuple[int, int, int] | None = None
     width: int | None = None
     depth: int | None = None
     norm: Literal["batch", "instance", "group", "none"] = "batch"
-    spacing: tuple[float, ...] | None = None
-    long_side: int | None = None
     geometry: Literal["padded", "authors"] = "padded"
     dropout: float = 0.5
     init: Literal["xavier", "kaiming", "default"] = "xavier"
@@ -144,6 +150,8 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
         2: {"steps": 3000, "lr": 1e-4, "compile": True},
         3: {
             "network": "vnet",
+            "window": "uniform",
+            "stride": (18, 18, 4),
             "intensity": "zscore",
             "steps": 6000,
             "optimizer": "sgd",
@@ -272,6 +280,10 @@ def _check(config: Config, where: str) -> None:
     for key in ("lr", "temperature"):
         if not 0 < getattr(config, key) < math.inf:
             raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it is a positive number.")
+    check_spacing(config.dims, config.spacing, config.long_side)
+    for key in ("patch", "stride"):
+        if min(getattr(config, key) or (1,)) < 1:
+            raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it counts voxels, at least 1 each.")
     if config.batch.full < 1 or min(config.batch.partial, config.batch.bare) < 0:
         raise MixsegError(f"'batch' in {where} counts images: at least 1 of 'full', and none of the others below 0.")
 
@@ -280,10 +292,6 @@ def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: A
     hints = typing.get_type_hints(kind)
     for key in content:
         if key not in hints:
-    check_spacing(config.dims, config.spacing, config.long_side)
-    for key in ("patch", "stride"):
-        if min(getattr(config, key) or (1,)) < 1:
-            raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it counts voxels, at least 1 each.")
             raise MixsegError(f"Unknown key {key!r} in {where}: {did_you_mean(key, hints)}")
     return kind(**{key: _value(hints[key], value, f"{key!r} in {where}") for key, value in content.items()})
 

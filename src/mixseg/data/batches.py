@@ -6,7 +6,8 @@ exactly the batches that it would have seen, and a batch that broke a loss can b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -15,9 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from mixseg.data.augment import NONE, Augmentation, apply, draw
+from mixseg.data.padding import widen_image, widen_labels
 from mixseg.errors import MixsegError
 from mixseg.types import IGNORE, KINDS, Batch, Kind, Part
 
@@ -40,9 +41,9 @@ class Scan:
         mean: Of the grey values of each channel, for z-scores.
         std: Likewise.
         spacing: Voxel size in mm along the axes of the labels; None where it is unknown.
+        beyond: Foreground of the full mask that lies beyond the grid, for scores (see ``data.crop.cut_off``), or None.
     """
 
-        beyond: Foreground of the full mask that lies beyond the grid, for scores (see ``data.crop.cut_off``), or None.
     name: str
     image: Bytes
     full: Bytes | None = None
@@ -50,9 +51,9 @@ class Scan:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     spacing: tuple[float, ...] | None = None
+    beyond: NDArray[np.int32] | None = None
 
     @property
-    beyond: NDArray[np.int32] | None = None
     def channels(self) -> int:
         """How many there are."""
         return len(self.mean)
@@ -145,20 +146,15 @@ class PatchStream(Stream):
         self.mean = torch.tensor([scan.mean for scan in scans], device=device)
         self.std = torch.tensor([scan.std for scan in scans], device=device)
         self.shapes = [tuple(full.shape) for _, full, _ in self.volumes]
-        # Coordinates in the padded volume; a few thousand are as good as all of them.
+        # Coordinates in the widened volume; a few thousand are as good as all of them.
         self.labelled = [_some(partial.cpu().numpy() != IGNORE, seed) for _, _, partial in self.volumes]
         self.guided = kind == "partial"
 
     def _on(self, device: torch.device, scan: Scan) -> tuple[Tensor, Tensor, Tensor]:
-        """Image and labels, padded where the volume is smaller than a patch."""
-        short = [max(0, want - have) for want, have in zip(self.patch, scan.image.shape[1:], strict=True)]
-        around = [amount for gap in reversed(short) for amount in (gap // 2, gap - gap // 2)]
+        """Image and labels, widened where the volume is smaller than a patch."""
         arrays = (scan.image, _labels(scan, "full", (1, 2, 3)), _labels(scan, "partial", (1, 2, 3)))
-        image, full, partial = (
-            F.pad(torch.from_numpy(np.ascontiguousarray(array)), around, value=value)
-            for array, value in zip(arrays, (0, IGNORE, IGNORE), strict=True)
-        )
-        return image.to(device), full.to(device), partial.to(device)
+        image, full, partial = (torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays)
+        return widen_image(image, self.patch), widen_labels(full, self.patch), widen_labels(partial, self.patch)
 
     def corners(self, step: int) -> list[tuple[int, tuple[int, ...]]]:
         """The volume and the corner of each patch of ``step``."""
@@ -176,14 +172,25 @@ class PatchStream(Stream):
     def rows(self, step: int, share: slice) -> Rows:
         """The patches of ``step``, or this process's share of them."""
         chosen = self.corners(step)[share]
-        cut = [
-            (slice(None), *(slice(c, c + p) for c, p in zip(corner, self.patch, strict=True))) for _, corner in chosen
-        ]
         at = [index for index, _ in chosen]
-        image = torch.stack([self.volumes[i][0][box] for i, box in zip(at, cut, strict=True)])
-        full = torch.stack([self.volumes[i][1][box[1:]] for i, box in zip(at, cut, strict=True)])
-        partial = torch.stack([self.volumes[i][2][box[1:]] for i, box in zip(at, cut, strict=True)])
+        boxes = [self._box(corner) for _, corner in chosen]
+        image = torch.stack([self.volumes[i][0][:, *box] for i, box in zip(at, boxes, strict=True)])
+        full, partial = (
+            torch.stack([self.volumes[i][which][box] for i, box in zip(at, boxes, strict=True)]) for which in (1, 2)
+        )
         return Rows(image, full, partial, self.mean[at], self.std[at])
+
+    def labelled_share(self, steps: Iterable[int]) -> float:
+        """The share of the patches of ``steps`` that hold a partial label: what the weak term learns anything from.
+
+        Found from where they are cut, so that it is the same for a run that was killed and went on.
+        """
+        drawn = [patch for step in steps for patch in self.corners(step)]
+        holds = [(self.volumes[index][2][self._box(corner)] != IGNORE).any() for index, corner in drawn]
+        return float(torch.stack(holds).float().mean()) if holds else math.nan
+
+    def _box(self, corner: tuple[int, ...]) -> tuple[slice, ...]:
+        return tuple(slice(c, c + p) for c, p in zip(corner, self.patch, strict=True))
 
     def names(self, step: int) -> list[str]:
         """The patches of ``step``."""
@@ -234,6 +241,11 @@ class Feed:
     def names(self, step: int) -> list[str]:
         """The slices or patches of a step, for messages."""
         return [name for stream in self.streams.values() for name in stream.names(step)]
+
+    def labelled_share(self, steps: Iterable[int]) -> float | None:
+        """Of the patches of partly labelled volumes in ``steps``, how many hold a label; None where there are none."""
+        stream = self.streams.get("partial")
+        return stream.labelled_share(steps) if isinstance(stream, PatchStream) else None
 
     def _part(self, kind: Kind, step: int) -> Part:
         if kind not in self.streams:

@@ -1,7 +1,10 @@
 """Rounds of self-training: each from the one before, finished ones left alone, and what is shown of them."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -127,6 +130,31 @@ def test_seeds_of_one_chain_are_compared_together_and_rounds_apart(made, tmp_pat
 def test_no_rounds_are_one_sentence(made):
     with pytest.raises(MixsegError, match="--rounds is 0"):
         rounds(made[0], 0)
+
+
+def test_two_processes_train_round_after_round(copied):
+    words = ["self-train", "scans", "--from", "first", "--rounds", "2", "--out", "two", "--device", "cpu"]
+    more = ["--devices", "2", "--on-collapse", "stop", "--set", "steps=2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mixseg", *words, *more],
+        cwd=copied,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("With a picture") == 1, "the other process ends with the training"
+    runs = [RunFolder(copied / "two" / f"round-{number}") for number in (1, 2)]
+    assert [run.finished["steps"] for run in runs] == [2, 2]
+    assert [run.config.on_collapse for run in runs] == ["stop", "stop"]
+
+
+def test_several_machines_are_refused(made):
+    root = made[0]
+    with pytest.raises(MixsegError, match="on one machine"):
+        self_train(root / "scans", root / "far", source=root / "first", hardware=Hardware("cpu", nodes=2))
 
 
 def test_from_the_command_line(copied, monkeypatch, capsys):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from torch import distributed
 
 from mixseg.config import to_dict
 from mixseg.engine import Hardware
@@ -45,11 +48,13 @@ def self_train(
         settings: Config keys of every round; all others are those of ``source``. The seed is of "round 0".
         dataset: The layout; recognised if not given.
         flags: What label ids mean, where that is not clear.
-        hardware: Where to compute.
+        hardware: Where to compute: one machine, any number of its devices.
         test: Score the test scans too.
     """
     if rounds < 1:
         raise MixsegError(f"--rounds is {rounds}: ask for at least one.")
+    if hardware and hardware.nodes > 1:
+        raise MixsegError("Rounds are trained on one machine: over several, train each with --method proposals --from.")
     seed = (settings or {}).get("seed", RunFolder(source).config.seed)
     runs = [source, *(out / f"round-{number}" for number in range(1, rounds + 1))]
     for number, (before, run) in enumerate(pairwise(runs), start=1):
@@ -59,8 +64,20 @@ def self_train(
             print(f"round {number} of {rounds}: finished before", flush=True)
             continue
         print(f"round {number} of {rounds}: from {before}", flush=True)
-        train_folder(folder, run, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
+        with _processes_of_its_own():
+            train_folder(folder, run, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
     return write_rounds(runs, out)
+
+
+@contextmanager
+def _processes_of_its_own() -> Iterator[None]:
+    """Whatever a training starts is over with it. Its processes end there, so the next round has to start its own."""
+    before = dict(os.environ)  # where Fabric notes that processes were started
+    yield
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+    os.environ.clear()
+    os.environ.update(before)
 
 
 def _seen_from(out: Path, run: Path) -> str:

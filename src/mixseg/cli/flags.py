@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro import conf
 
@@ -25,3 +26,29 @@ Labels = Annotated[LabelFlags, conf.OmitArgPrefixes, conf.arg(help="What the ids
 
 AS_FOUND = LabelFlags()
 """The rules decide what ids mean."""
+
+
+@dataclass(frozen=True)
+class TrainingFlags:
+    """How the verbs that train do it.
+
+    Attributes:
+        devices: GPUs (or CPU processes) on this machine.
+        on_collapse: When the student runs away: say so, or stop there too.
+        tensorboard: Write the log for TensorBoard too, to tensorboard/ in the run folder.
+    """
+
+    devices: int = 1
+    on_collapse: Annotated[Literal["warn", "stop"] | None, conf.arg(help_behavior_hint="(default: warn)")] = None
+    tensorboard: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        """The config keys that were named."""
+        named = {"on_collapse": self.on_collapse, "tensorboard": self.tensorboard or None}
+        return {key: value for key, value in named.items() if value is not None}
+
+
+Training = Annotated[TrainingFlags, conf.OmitArgPrefixes, conf.arg(help="How to train.")]
+
+PLAINLY = TrainingFlags()
+"""One device, and what the config says."""

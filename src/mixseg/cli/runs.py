@@ -9,7 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro import conf
 
-from mixseg.cli.flags import AS_FOUND, Device, File, Folder, Input, Labels, Layout, Output, Run, Settings, Source
+from mixseg.cli.flags import (
+    AS_FOUND,
+    PLAINLY,
+    Device,
+    File,
+    Folder,
+    Input,
+    Labels,
+    Layout,
+    Output,
+    Run,
+    Settings,
+    Source,
+    Training,
+)
 from mixseg.errors import MixsegError
 
 if TYPE_CHECKING:
@@ -28,11 +42,9 @@ def train(
     dataset: Layout = None,
     labels: Labels = AS_FOUND,
     device: Device = "auto",
-    devices: int = 1,
+    training: Training = PLAINLY,
     nodes: int = 1,
     test: bool = False,
-    on_collapse: Literal["warn", "stop"] | None = None,
-    tensorboard: bool = False,
     resume: Annotated[bool, conf.arg(name="continue", aliases=["--c"])] = False,
 ) -> None:
     """Train on a folder of scans, whatever mixture of full masks, partial labels and nothing it holds.
@@ -58,11 +70,9 @@ def train(
         dataset: The layout (nnunet, acdc, la, h5, png, phantom); recognised if not given.
         labels: What the ids of label maps mean.
         device: auto takes the GPU if there is one.
-        devices: GPUs (or CPU processes) on this machine.
+        training: How to train.
         nodes: Machines that train together.
         test: Score the test scans too, when the run is done.
-        on_collapse: When the student runs away: say so, or stop there too.
-        tensorboard: Write the log for TensorBoard too, to tensorboard/ in the run folder.
         resume: Accepted and not needed: a run that has begun is always continued.
     """
     from mixseg.cli.settings import merged, parse
@@ -72,11 +82,10 @@ def train(
 
     settings = {} if config is None else read_config(config)
     proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
-    named = {"method": method, "preset": preset, "proposals_from": proposer, "on_collapse": on_collapse}
-    flags: dict[str, object] = {**named, "tensorboard": tensorboard or None}
-    settings = merged(settings, {key: value for key, value in flags.items() if value is not None})
-    settings = merged(settings, parse(set))
-    hardware = Hardware(device, devices, nodes)
+    named = {"method": method, "preset": preset, "proposals_from": proposer}
+    settings = merged(settings, {key: value for key, value in named.items() if value is not None})
+    settings = merged(merged(settings, training.settings()), parse(set))
+    hardware = Hardware(device, training.devices, nodes)
     train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
     print(f"Finished: {out}\nA page about it: mixseg report {out}")
 
@@ -91,6 +100,7 @@ def self_train(
     dataset: Layout = None,
     labels: Labels = AS_FOUND,
     device: Device = "auto",
+    training: Training = PLAINLY,
     test: bool = False,
 ) -> None:
     """Train round after round, each a fresh network on the full masks and on what the round before proposes.
@@ -109,10 +119,11 @@ def self_train(
         dataset: The layout (nnunet, acdc, la, h5, png, phantom); recognised if not given.
         labels: What the ids of label maps mean.
         device: auto takes the GPU if there is one.
+        training: How to train.
         test: Score the test scans too, in every round.
     """
     from mixseg.cli.printing import print_table
-    from mixseg.cli.settings import parse
+    from mixseg.cli.settings import merged, parse
     from mixseg.engine import Hardware
     from mixseg.self_training import self_train as go
 
@@ -121,10 +132,10 @@ def self_train(
         out,
         source=source,
         rounds=rounds,
-        settings=parse(set),
+        settings=merged(training.settings(), parse(set)),
         dataset=dataset,
         flags=labels,
-        hardware=Hardware(device),
+        hardware=Hardware(device, training.devices),
         test=test,
     )
     print_table(rows, head)

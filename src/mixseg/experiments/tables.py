@@ -1,0 +1,141 @@
+"""The table of an experiment as lines of text: ours over seeds, the paper's value, the difference; gaps say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mixseg.experiments.results import Filled, Results, Spread
+from mixseg.experiments.tables_paper import paper_value
+from mixseg.report.wording import part_name, short_name
+
+CHECKPOINTS = ("last", "best")
+MEASURES = {"DSC": ("dsc", 100.0), "HD95": ("hd95_vox", 1.0)}
+"""By head: the score, and what makes it percent or voxels."""
+NO_PAPER = "-"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Lines that belong together: one setting.
+
+    Attributes:
+        heading: Which.
+        lines: One per row and output.
+    """
+
+    heading: str
+    lines: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is written as HTML, Markdown and LaTeX.
+
+    Attributes:
+        title: What it is called.
+        head: Of its columns.
+        words: So many columns at the left hold words, the others numbers.
+        groups: Its lines.
+        reading: How to read it, in sentences.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    words: int
+    groups: tuple[Group, ...]
+    reading: str
+
+
+def score_table(results: Results) -> Table:
+    """Every cell of the plan: mean ± sd over seeds of both checkpoints, in brackets the difference from the paper."""
+    plan = results.plan
+    values = (_theirs(results, each, output, "dsc") for each in results.filled for output in _outputs(each))
+    held = any(value is not None for value in values)
+    costs = list(dict.fromkeys(name for each in results.filled for name in each.cell.budget))
+    head = [plan.varies, "output", "seeds", *costs]
+    for measure in MEASURES:
+        head += [f"{measure} {checkpoint}" for checkpoint in CHECKPOINTS] + (["paper"] if held else [])
+    groups = (
+        Group(
+            heading(plan.columns, column),
+            tuple(
+                (*_names(each, output), *_costs(each, costs), *_scores(results, each, output, held=held))
+                for each in filled
+                for output in _outputs(each)
+            ),
+        )
+        for column, filled in results.columns.items()
+    )
+    return Table(plan.title, tuple(head), 2, tuple(groups), _reading(results, held=held))
+
+
+def heading(kind: str, column: str) -> str:
+    """A column of the plan in words: "set-3" is Set-3, "all" is all train patients."""
+    if kind != "setting":
+        return f"{kind} {column}"
+    said = {"all": "All train patients", "as-labelled": "Labels as they are in the files"}
+    return said.get(column, column.replace("set-", "Set-"))
+
+
+def value_text(found: Spread | None, factor: float, reference: float | None = None, otherwise: str = "") -> str:
+    """``56.02 ± 1.30 (-30.92)``: mean, sd over seeds, difference from ``reference``; ``otherwise`` without a value."""
+    if found is None:
+        return otherwise
+    mean = factor * found.mean
+    spread = "" if found.sd is None else f" ± {factor * found.sd:.2f}"
+    return f"{mean:.2f}{spread}" + ("" if reference is None else f" ({mean - reference:+.2f})")
+
+
+def _outputs(filled: Filled) -> Sequence[str]:
+    """The teacher first, as in the paper; the answer of a method with one output."""
+    order = ("top", "bottom", "ensemble")
+    return sorted(filled.cell.outputs, key=lambda name: order.index(name) if name in order else 0)
+
+
+def _names(filled: Filled, output: str) -> Iterator[str]:
+    yield filled.cell.row
+    yield short_name(output, filled.runs[0].branches if filled.runs else filled.cell.outputs)
+    yield _seeds(filled)
+
+
+def _costs(filled: Filled, names: Sequence[str]) -> Iterator[str]:
+    """What the partial labels cost, where that was counted."""
+    for name in names:
+        yield f"{filled.cell.budget[name]:,.0f}" if name in filled.cell.budget else "not counted"
+
+
+def _scores(results: Results, filled: Filled, output: str, *, held: bool) -> Iterator[str]:
+    for metric, factor in MEASURES.values():
+        theirs = _theirs(results, filled, output, metric)
+        for checkpoint in CHECKPOINTS:
+            found = filled.score(metric, part=results.part, output=output, checkpoint=checkpoint)
+            yield value_text(found, factor, theirs, otherwise=filled.why_empty or "not scored")
+        if held:
+            yield NO_PAPER if theirs is None else f"{theirs:.2f}"
+
+
+def _seeds(filled: Filled) -> str:
+    done, asked = len(filled.runs), len(filled.runs) + len(filled.gaps)
+    return str(done) if done == asked else f"{done} of {asked}"
+
+
+def _theirs(results: Results, filled: Filled, output: str, metric: str) -> float | None:
+    return paper_value(results.plan.dataset, results.plan.experiment, filled.cell, output, metric)
+
+
+def _reading(results: Results, *, held: bool) -> str:
+    rows = (row for each in results.filled for run in each.runs for row in run.rows)
+    scans = len({row.case for row in rows if row.part == results.part})
+    sentences = [
+        f"{part_name(results.part).capitalize()} scans ({scans}); DSC in percent, HD95 in voxels of the training grid: "
+        "the mean over seeds of the mean over scans, and ± the standard deviation over seeds where there are several.",
+        "last is the end of training, best the checkpoint with the highest validation DSC of the method's answer.",
+        "In brackets: the difference from the paper, whose values are means of 3 runs on its own split; which "
+        "checkpoint it scored is not stated."
+        if held
+        else f"The paper prints no values of this on {results.plan.dataset}.",
+    ]
+    if results.plan.quick:
+        sentences.append("A quick trial of few steps with small networks: its figures say nothing about the methods.")
+    return " ".join(sentences)

@@ -1,0 +1,95 @@
+"""Which differences between the rows of a table hold over the scans: paired tests, seeds averaged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mixseg.experiments.results import Filled, Results
+from mixseg.experiments.tables import Group, Table, heading
+from mixseg.experiments.tables_paper import paper_value
+from mixseg.report.wording import short_name
+from mixseg.scores import Comparison, wilcoxon
+
+READING = (
+    "Two-sided Wilcoxon signed-rank test over scans, after the mean over classes and seeds of each scan; last "
+    "checkpoint. Holm: corrected for the number of tests in the table of its setting. With fewer than 6 scans no "
+    "difference can reach p = 0.05. Seeds are averaged, not tested: the spread over seeds is in the table above."
+)
+
+
+class Pair(NamedTuple):
+    """Two outputs to compare, each a cell and the name of an output."""
+
+    first: tuple[Filled, str]
+    second: tuple[Filled, str]
+
+
+def paired_tests(results: Results) -> Table | None:
+    """Every answer against one that was settled beforehand, and each student against its teacher; None without any."""
+    groups = []
+    for column, filled in results.columns.items():
+        pairs = _pairs(results, [each for each in filled if each.runs])
+        if pairs:
+            groups.append(Group(heading(results.plan.columns, column), _lines(pairs, results.part)))
+    head = ("first", "second", "scans", "DSC, first - second (points)", "p", "p, Holm", "HD95 (voxels)", "p", "p, Holm")
+    return Table("Paired tests", head, 2, tuple(groups), READING) if groups else None
+
+
+def reference(results: Results, filled: Sequence[Filled]) -> Filled:
+    """What the others are held against, chosen without a look at our scores: kl-ent, the paper's best, or the first."""
+    named = [each for each in filled if each.cell.row == "kl-ent"]
+    plan = results.plan
+
+    def theirs(each: Filled) -> float:
+        value = paper_value(plan.dataset, plan.experiment, each.cell, each.answer, "dsc")
+        return -math.inf if value is None else value
+
+    return named[0] if named else max(filled, key=theirs)
+
+
+def _pairs(results: Results, filled: Sequence[Filled]) -> list[Pair]:
+    if not filled:
+        return []
+    held = reference(results, filled)
+    pairs = [Pair((held, held.answer), (each, each.answer)) for each in filled if each is not held]
+    return pairs + [
+        Pair((each, "bottom"), (each, "top")) for each in filled if {"bottom", "top"} <= set(each.cell.outputs)
+    ]
+
+
+def _lines(pairs: Sequence[Pair], part: str) -> tuple[tuple[str, ...], ...]:
+    names = [tuple(_name(*of) for of in pair) for pair in pairs]
+    rows = [tuple(each.rows(part, output) for each, output in pair) for pair in pairs]
+    found = {metric: [wilcoxon(one, other, metric) for one, other in rows] for metric in ("dsc", "hd95_vox")}
+    columns = [names, [(str(each.cases),) for each in found["dsc"]]]
+    for metric, factor in (("dsc", 100.0), ("hd95_vox", 1.0)):
+        corrected = holm([each.p for each in found[metric]])
+        columns.append([_said(each, p, factor) for each, p in zip(found[metric], corrected, strict=True)])
+    return tuple(tuple(text for cells in line for text in cells) for line in zip(*columns, strict=True))
+
+
+def _said(found: Comparison, corrected: float, factor: float) -> tuple[str, str, str]:
+    difference = "-" if math.isnan(found.difference) else f"{factor * found.difference:+.2f}"
+    return difference, p_text(found.p), p_text(corrected)
+
+
+def _name(filled: Filled, output: str) -> str:
+    return f"{filled.cell.row}, {short_name(output, filled.runs[0].branches)}"
+
+
+def p_text(p: float) -> str:
+    """``0.0123``; small ones as a power of ten."""
+    return "-" if math.isnan(p) else f"{p:.4f}" if p >= 1e-4 else f"{p:.0e}"
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number by Holm's step-down method; nan stays and does not count."""
+    order = sorted((number for number, p in enumerate(values) if not math.isnan(p)), key=lambda number: values[number])
+    corrected = [math.nan] * len(values)
+    largest = 0.0
+    for rank, number in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * values[number]))
+        corrected[number] = largest
+    return corrected

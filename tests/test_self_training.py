@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from mixseg import self_training
+from mixseg import run, self_training
 from mixseg.cli import main
 from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
@@ -39,9 +40,9 @@ def made(tmp_path_factory):
     return root, lines, page
 
 
-def rounds(root, count, **options):
+def rounds(root, wanted, **options):
     return self_train(
-        root / "scans", root / "rounds", source=root / "first", rounds=count, hardware=CPU, test=True, **options
+        root / "scans", root / "rounds", source=root / "first", rounds=wanted, hardware=CPU, test=True, **options
     )
 
 
@@ -77,6 +78,33 @@ def test_finished_rounds_are_left_alone_and_more_can_be_asked_for(copied, monkey
     lines, _ = rounds(copied, 3)
     assert trained == ["round-3"]
     assert [line[0] for line in lines] == ["round", "1", "2", "3"]
+
+
+def test_stopped_in_a_round_it_goes_on_there_and_ends_with_the_same_weights(copied, monkeypatch, capsys):
+    uninterrupted = copied / "rounds" / "round-2" / "last.pt"
+    expected = torch.load(uninterrupted, weights_only=True)["method"]
+    shutil.rmtree(copied / "rounds")
+    looks = count(1)
+
+    class Dies(run.Look):
+        def __call__(self, *seen):
+            if next(looks) == 4:  # each round looks twice: the end of the second one
+                raise KeyboardInterrupt
+            return super().__call__(*seen)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "Look", Dies)
+        with pytest.raises(KeyboardInterrupt):
+            rounds(copied, 2)
+    stopped = torch.load(uninterrupted, weights_only=True)
+    assert stopped["step"] == 2
+    assert not RunFolder(copied / "rounds" / "round-2").finished
+    capsys.readouterr()
+    rounds(copied, 2)
+    assert "round 1 of 2: finished before" in capsys.readouterr().out
+    found = torch.load(uninterrupted, weights_only=True)["method"]
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert not all(torch.equal(stopped["method"][name], expected[name]) for name in expected)
 
 
 def test_other_settings_or_another_source_are_refused_not_skipped(copied):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,16 +50,23 @@ class Strip:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-def gallery(strips: Sequence[Strip], classes: Sequence[str]) -> Figure | None:
-    """Strips below each other: image, truth, one panel per label map (the truth thin and white in it), entropy."""
+def gallery(strips: Sequence[Strip], classes: Sequence[str], *, widest: float = math.inf) -> Figure | None:
+    """Strips below each other: image, truth, one panel per label map (the truth thin and white in it), entropy.
+
+    Args:
+        strips: The rows.
+        classes: Names by class index.
+        widest: Inches that the panels may fill; where they are many they become smaller.
+    """
     if not strips:
         return None
     sure = any(strip.entropy is not None for strip in strips)
     heads = ["image", "truth", *strips[0].labels, *(["entropy"] if sure else [])]
     boxes = [around(strip) for strip in strips]
     tall = [_tallness(strip.image[box]) for strip, box in zip(strips, boxes, strict=True)]
-    height = SIDE * sum(tall) + NOTE * len(strips) + 0.65
-    figure = Figure(figsize=(SIDE * len(heads) + 0.9, height), layout="constrained")
+    side = min(SIDE, widest / len(heads))
+    height = side * sum(tall) + NOTE * len(strips) + 0.65
+    figure = Figure(figsize=(side * len(heads) + 0.9, height), layout="constrained")
     grid = figure.subplots(len(strips), len(heads), squeeze=False, gridspec_kw={"height_ratios": tall})
     shown: Any = None
     for number, (strip, box, row) in enumerate(zip(strips, boxes, grid, strict=True)):

@@ -31,6 +31,7 @@ VERBS: dict[str, Verb] = {
     "predict": Verb("runs", "label maps for a folder of images"),
     "evaluate": Verb("runs", "DSC, HD95 and ASSD of label maps against reference masks"),
     "report": Verb("runs", "one HTML page about a run"),
+    "experiment": Verb("experiment", "a table of the paper on your scans or the built-in ones, from one line"),
     "demo": Verb("runs", "everything on built-in data, in minutes on a CPU"),
 }
 """Nothing is imported before a verb is chosen: ``mixseg --help`` answers at once."""

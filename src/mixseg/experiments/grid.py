@@ -71,6 +71,7 @@ class Experiment:
         columns: What tells the columns apart.
         sets: The N of Set-N that it is run at.
         axis: What ``x`` of the rows counts; "" for a table that is no curve.
+        counts_labels: Whether the partial labels of each cell are counted: voxels and strokes.
         measured: Whether it trains nothing: its figures come from ``experiments/complexity.py``.
     """
 
@@ -82,4 +83,5 @@ class Experiment:
     columns: str = "setting"
     sets: tuple[int, ...] = (3, 5, 10)
     axis: str = ""
+    counts_labels: bool = False
     measured: bool = False

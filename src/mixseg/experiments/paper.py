@@ -218,6 +218,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             varies="partial labels",
             sets=(3,),
             axis="labelled voxels",
+            counts_labels=True,
         ),
         Experiment(
             "normalisation",

@@ -78,7 +78,7 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
 
 
 def steps_of(preset: str, dataset: str, n: int | None, steps: int) -> int:
-    """The steps of Set-N, where the preset takes ``steps`` at Set-3; all train patients (None) take as many as Set-10."""
+    """The steps of Set-N, where the preset takes ``steps`` at Set-3. All train patients (None) take those of Set-10."""
     if preset != "paper" or dataset != "acdc":
         return steps
     return steps * EPOCH.get(n or 10, EPOCH[3]) // EPOCH[3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -48,3 +49,15 @@ def record_failure(run: Path, sentence: str) -> None:
 def forget_failure(run: Path) -> None:
     """For another try."""
     (run / FAILED).unlink(missing_ok=True)
+
+
+def is_locked(run: Path) -> bool:
+    """Whether a process is writing the run: see RunFolder.locked."""
+    try:
+        with (run / ".lock").open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False

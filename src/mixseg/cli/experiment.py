@@ -1,0 +1,123 @@
+"""The verb about experiments: a table of the paper, or one of ours, from its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro import conf
+
+from mixseg.cli.flags import AS_FOUND, Device, File, Labels, Settings
+from mixseg.errors import MixsegError
+
+FAILED = 1
+Numbers = Annotated[tuple[int, ...] | None, conf.arg(metavar="N [N ...]", help_behavior_hint="")]
+
+
+def experiment(
+    name: Annotated[str, conf.Positional, conf.arg(metavar="NAME", help_behavior_hint="")] = "",
+    *,
+    dataset: Annotated[str, conf.arg(metavar="phantom|FOLDER")] = "phantom",
+    out: Annotated[Path | None, conf.arg(aliases=["-o", "--output"], metavar="FOLDER", help_behavior_hint="")] = None,
+    quick: bool = False,
+    list: bool = False,  # noqa: A002 - the flag
+    seeds: Numbers = None,
+    sets: Numbers = None,
+    methods: Annotated[tuple[str, ...], conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")] = (),
+    preset: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="")] = None,
+    set: Settings = (),  # noqa: A002 - the flag
+    split: File = None,
+    test: bool = False,
+    on: Literal["local", "ray", "slurm", "submitit-local"] = "local",
+    workers: Annotated[int | None, conf.arg(metavar="N", help_behavior_hint="")] = None,
+    device: Device = "auto",
+    ray_address: Annotated[str, conf.arg(metavar="ADDRESS", help_behavior_hint="")] = "",
+    slurm: Settings = (),
+    labels: Labels = AS_FOUND,
+) -> int:
+    """Run a table of the paper, or one of our own: every method, setting and seed that it compares.
+
+    $ mixseg experiment --list
+
+    names them all.
+
+    $ mixseg experiment main --dataset phantom --quick
+
+    tries one on built-in data, with small networks, in minutes on a CPU.
+
+    $ mixseg experiment main --dataset ACDC --split splits.json --test --out acdc
+
+    is the paper's main table. Stopped or killed, the same command goes on: what is finished is not repeated, also not
+    what another experiment in the same --out has trained.
+
+    Args:
+        name: Of the experiment; without one, or with --list, all of them are named.
+        dataset: A folder of scans in any known layout, in which those of ACDC and of the 2018 atrium challenge get the
+            paper's protocol; or phantom, the built-in data.
+        out: For the experiment, its runs and their data; experiments/DATASET if not given.
+        quick: Try it: the preset quick, Set-3, one seed, few steps.
+        list: Name the experiments.
+        seeds: If not given, 0 1 2.
+        sets: The N of Set-N, in place of the experiment's own.
+        methods: Only these rows, by their names or those of their methods.
+        preset: Where settings come from; if not given, paper, and quick for the built-in data.
+        set: One config key for all runs, with a value in JSON; may be repeated. What the experiment varies wins.
+        split: Who is train, val and test, if that is not beside the scans.
+        test: Score the test scans, once, and report them; else validation scans. The built-in ones are always scored.
+        on: Where: processes on this machine, one per GPU or sharing the cores; tasks of Ray; SLURM job arrays; or what
+            SLURM would get, on this machine.
+        workers: Runs at once, in place of what the place suggests.
+        device: auto takes the GPU if there is one.
+        ray_address: Of a Ray cluster to join; if not given, Ray is started here.
+        slurm: One option of sbatch as key=value, such as partition=gpu; may be repeated.
+        labels: What the ids of label maps mean.
+    """
+    if list or not name:
+        _print_names()
+        return 0
+    from mixseg.cli.live_table import LiveTable
+    from mixseg.cli.settings import parse
+    from mixseg.experiments.conduct import conduct
+    from mixseg.experiments.executors import Place
+    from mixseg.experiments.planning import Request
+
+    settings = parse(set)
+    if split is not None:
+        settings["split"] = str(split.resolve())
+    if workers is not None and workers < 1:
+        raise MixsegError(f"--workers is {workers}: give at least one.")
+    request = Request(quick, preset, seeds, sets, methods, settings, test)
+    out = out or Path("experiments") / Path(dataset).resolve().name
+    place = Place(out.resolve(), device, workers, ray_address, parse(slurm))
+    with LiveTable() as table:
+        folder, board = conduct(name, dataset, out, request, on=on, place=place, flags=labels, show=table.show)
+    _print_results(folder)
+    if board is None or not board.sentences:
+        return 0
+    print(f"\n{len(board.sentences)} runs failed:")
+    print("\n".join(f"  - {run}: {sentence}" for run, sentence in board.sentences.items()))
+    return FAILED
+
+
+def _print_names() -> None:
+    """The experiments, a line each."""
+    from mixseg.cli.printing import print_table
+    from mixseg.experiments.paper import EXPERIMENTS
+
+    print("mixseg experiment NAME --dataset phantom|FOLDER, where NAME is one of\n")
+    print_table([(each.name, f"{each.title}: {each.about}") for each in EXPERIMENTS.values()])
+
+
+def _print_results(folder: Path) -> None:
+    """The table of what was found."""
+    from mixseg.cli.printing import print_table
+    from mixseg.experiments.results import read_results
+
+    results = read_results(folder)
+    rows = []
+    for each in results.filled:
+        for output in each.cell.outputs:
+            found = each.score("dsc", part=results.part, output=output)
+            text = each.why_empty if found is None else f"{100 * found.mean:.2f}"
+            rows.append((each.cell.row, each.cell.column, output, text))
+    print_table(rows, (results.plan.varies, results.plan.columns, "output", "DSC (%)"))

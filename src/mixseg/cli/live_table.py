@@ -1,0 +1,108 @@
+"""How far an experiment is: a table that stays in place in a terminal, a line for every change in a log file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from mixseg.experiments.plan import Cell
+from mixseg.experiments.runner import Board
+from mixseg.progress import duration
+
+LINE_EVERY_SECONDS = 60.0
+
+
+class LiveTable:
+    """``with LiveTable() as table: conduct(..., show=table.show)``."""
+
+    def __init__(self) -> None:
+        console = Console(highlight=False, markup=False)
+        self.live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self.before: dict[str, str] = {}
+        self.last_line = 0.0
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self, board: Board) -> None:
+        """The board as it is now."""
+        if self.live:
+            self.live.update(Group(_table(board), Text(summary(board))), refresh=True)
+        else:
+            self._print_changes(board)
+
+    def _print_changes(self, board: Board) -> None:
+        changed = {name: standing for name, standing in board.standing.items() if self.before.get(name) != standing}
+        first = not self.before
+        self.before = dict(board.standing)
+        for name, standing in changed.items():
+            if standing in ("done", "failed") and not first:
+                print(f"{name}: {standing}{_reason(board, name)}")
+        due = time.monotonic() - self.last_line > LINE_EVERY_SECONDS
+        if first or due or any(standing in ("done", "failed", "running") for standing in changed.values()):
+            print(summary(board))
+            sys.stdout.flush()
+            self.last_line = time.monotonic()
+
+
+def summary(board: Board) -> str:
+    """``3 of 8 runs done, 2 running (kl 40 %, kl-ent 12 %), 1 failed, 2 waiting; about 1:20 left``."""
+    running = [f"{name} {percent(board, name)} %" for name, standing in board.standing.items() if standing == "running"]
+    shown = ", ".join(running[:4]) + (", ..." if len(running) > 4 else "")
+    parts = [f"{board.count('done')} of {len(board.standing)} runs done"]
+    parts += [f"{len(running)} running ({shown})"] if running else []
+    parts += [f"{board.count(what)} {what}" for what in ("failed", "waiting") if board.count(what)]  # type: ignore[arg-type]
+    left = board.seconds_left()
+    over = not running and not board.count("waiting")
+    tail = "" if over else f"; {'time left unknown yet' if left is None else f'about {duration(left)} left'}"
+    return ", ".join(parts) + tail
+
+
+def percent(board: Board, name: str) -> int:
+    """How far a run is."""
+    total = next(run.steps for run in board.plan.runs if run.name == name)
+    return round(100 * min(1.0, board.steps.get(name, 0) / total))
+
+
+def cell_text(board: Board, cell: Cell) -> str:
+    """``2 of 3, 40 %``: seeds that are done, and how far the one is that is running."""
+    if cell.missing:
+        return cell.missing
+    standings = {name: board.standing[name] for name in cell.runs.values()}
+    words = [f"{list(standings.values()).count('done')} of {len(standings)}"]
+    words += [f"{percent(board, name)} %" for name, standing in standings.items() if standing == "running"]
+    failed = list(standings.values()).count("failed")
+    return ", ".join([*words, *([f"{failed} failed"] if failed else [])])
+
+
+def _reason(board: Board, name: str) -> str:
+    return f" ({board.sentences[name]})" if name in board.sentences else ""
+
+
+def _table(board: Board) -> Table:
+    """Rows and columns as those of the experiment."""
+    columns = list(dict.fromkeys(cell.column for cell in board.plan.cells))
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column(board.plan.varies)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in dict.fromkeys(cell.row for cell in board.plan.cells):
+        texts = {cell.column: cell_text(board, cell) for cell in board.plan.cells if cell.row == row}
+        table.add_row(Text(row), *(Text(texts.get(column, "")) for column in columns))
+    return table

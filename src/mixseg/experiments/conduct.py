@@ -1,0 +1,105 @@
+"""One experiment from its name to its finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mixseg.config import make_config
+from mixseg.data.prepared import Prepared
+from mixseg.data.split import Split
+from mixseg.errors import MixsegError, known
+from mixseg.experiments.budget import budget_of
+from mixseg.experiments.complexity import measure_all
+from mixseg.experiments.executors import Place, make_executor
+from mixseg.experiments.grid import Experiment
+from mixseg.experiments.paper import EXPERIMENTS
+from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan, run_path, write_plan
+from mixseg.experiments.planning import Request, make_plan
+from mixseg.experiments.protocol import Scans, find_scans
+from mixseg.experiments.runner import Board, see_through
+from mixseg.experiments.states import state_of
+from mixseg.labels import LabelFlags
+from mixseg.pipeline import find_split, prepare_beside
+from mixseg.training_data import prepare_options
+
+Show = Callable[[Board], None]
+
+
+def conduct(
+    name: str,
+    dataset: str,
+    out: Path,
+    request: Request,
+    *,
+    on: str = "local",
+    place: Place | None = None,
+    flags: LabelFlags | None = None,
+    show: Show = lambda board: None,
+) -> tuple[Path, Board | None]:
+    """Plan the experiment, prepare its data, see its runs through; returns its folder and where the runs stand.
+
+    Args:
+        name: One of EXPERIMENTS.
+        dataset: "phantom", or a folder of scans.
+        out: Holds the experiment, the runs, and whatever other experiments on the same scans share them.
+        request: Which part of it, with what settings.
+        on: One of EXECUTORS.
+        place: What the executor is told.
+        flags: What label ids mean.
+        show: Is given the board whenever it has been looked at.
+    """
+    experiment = EXPERIMENTS[known("experiment", name, EXPERIMENTS)]
+    place = place or Place(out)
+    scans = find_scans(dataset, out, flags)
+    split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_split(request)))
+    plan = make_plan(experiment, request, scans, split)
+    _refuse_other_scans(plan, out)
+    if experiment.measured:
+        folder = write_plan(out, plan)
+        measure_all(folder, preset=plan.preset, settings={"dims": scans.settings["dims"]}, device=place.device)
+        return folder, None
+    plan = _prepare(experiment, plan, out, scans, split)
+    folder = write_plan(out, plan)
+    executor = make_executor(on, place)
+    return folder, see_through(plan, folder, executor, device=place.device, flags=flags, show=show)
+
+
+def _split(request: Request) -> dict[str, str]:
+    return {"split": request.settings["split"]} if "split" in request.settings else {}
+
+
+def _refuse_other_scans(plan: Plan, out: Path) -> None:
+    """The runs of one ``--out`` share names, and so must share their scans."""
+    for folder in experiments_in(out):
+        other = read_plan(folder)
+        if (Path(other.scans).resolve(), other.split) != (Path(plan.scans).resolve(), plan.split):
+            raise MixsegError(
+                f"{out} holds the experiment {other.experiment} on {other.scans} with "
+                f"{other.split or 'the split beside them'}: choose another --out for other scans or another split."
+            )
+
+
+def _prepare(experiment: Experiment, plan: Plan, out: Path, scans: Scans, split: Split) -> Plan:
+    """Make the arrays that the runs share, once, before several processes want them; count labels where asked."""
+    wanted = plan.runs if experiment.counts_labels else _unfinished(plan, out)
+    grids: dict[str, Prepared] = {}
+    made: dict[str, Prepared] = {}
+    for run in wanted:
+        config = make_config(**run.settings)
+        key = str(prepare_options(config))
+        if key not in grids:
+            grids[key] = prepare_beside(run_path(out / plan.experiment, run.name), scans.folder, scans.cases, config)
+        made[run.name] = grids[key]
+    if not experiment.counts_labels:
+        return plan
+    settings = {run.name: run.settings for run in plan.runs}
+    counted = {name: budget_of(make_config(**settings[name]), made[name], split) for name in settings}
+    cells = [replace(cell, budget=counted[min(cell.runs.values())] if cell.runs else {}) for cell in plan.cells]
+    return replace(plan, cells=tuple(cells))
+
+
+def _unfinished(plan: Plan, out: Path) -> Sequence[PlannedRun]:
+    folder = out / plan.experiment
+    return [run for run in plan.runs if state_of(run_path(folder, run.name), test=plan.test).phase != "finished"]

@@ -9,6 +9,8 @@ import torch
 from mixseg.data.batches import Scan
 from mixseg.errors import MixsegError
 from mixseg.examples import LONGEST_SIDE, choose, choose_common, planes, read_examples, write_examples
+from mixseg.inference import Maps, Piece, maps
+from mixseg.montage import lay_out
 from mixseg.scores import Row
 from mixseg.types import IGNORE
 
@@ -30,6 +32,12 @@ def one_hot(labels, sure=1.0):
     """Probabilities of two classes whose argmax is ``labels``."""
     on = torch.from_numpy(labels).float() * (2 * sure - 1) + (1 - sure)
     return torch.stack([1 - on, on])
+
+
+def kept(probs):
+    """What a run keeps of the probabilities of a scan."""
+    grid = next(iter(probs.values())).shape[1:]
+    return maps([Piece((slice(None),), probs)], grid, sureness=True)
 
 
 def test_the_worst_and_the_best_scans_are_chosen_by_the_answer_of_the_last_checkpoint():
@@ -79,6 +87,34 @@ def test_a_volume_is_cut_in_three_planes_through_the_centre_of_the_structure():
         assert picture.sum() == truth.take(plane.index, axis=plane.axis).sum()
 
 
+def test_a_plane_says_how_large_its_pixels_are():
+    truth = boxes((20, 30, 40), ((2, 10, 20), (7, 21, 35)))
+    found = planes(truth, truth, dims=3, rank="worst", spacing=(0.5, 0.75, 3.0))
+    assert {plane.axis: plane.pixel for plane in found} == {0: (0.75, 3.0), 1: (0.5, 3.0), 2: (0.5, 0.75)}
+    (slice_,) = planes(truth, truth, dims=2, rank="best", spacing=(10.0, 1.5, 1.25))
+    assert slice_.pixel == (1.5, 1.25)
+    assert {plane.pixel for plane in planes(truth, truth, dims=3, rank="best")} == {(1.0, 1.0)}
+
+
+def test_a_volume_has_a_montage_that_comes_back_and_a_stack_of_slices_has_none(tmp_path):
+    shape = (24, 20, 30)
+    grey = np.random.default_rng(0).integers(0, 256, (1, *shape), np.uint8)
+    truth, answer = boxes(shape, ((5, 5, 4), (15, 12, 20))), boxes(shape, ((6, 5, 4), (15, 12, 22)))
+    scan = Scan("a", grey, truth, spacing=(1.0, 1.5, 2.0))
+    found = kept({"bottom": one_hot(answer)})
+    write_examples(tmp_path / "3.npz", [row("a", 0.8)], {"val": [scan]}, lambda _: found, dims=3)
+    first, *others = read_examples(tmp_path / "3.npz")
+    assert all(example.montage is None for example in others), "one a scan"
+    expected = lay_out(grey[0], truth, answer, scan.spacing)
+    assert (first.montage.indices, first.montage.columns) == (expected.indices, expected.columns)
+    assert first.montage.pixel == (1.0, 1.5)
+    for name in ("image", "truth", "answer"):
+        assert np.array_equal(getattr(first.montage, name), getattr(expected, name))
+    flat = Scan("a", np.moveaxis(grey, 0, 1), truth)
+    write_examples(tmp_path / "2.npz", [row("a", 0.8)], {"val": [flat]}, lambda _: found, dims=2)
+    assert all(example.montage is None for example in read_examples(tmp_path / "2.npz"))
+
+
 def test_the_last_axis_of_a_volume_points_upwards():
     volume = boxes((6, 6, 6), ((0, 0, 5), (6, 6, 6)))
     side = planes(volume, volume, dims=3, rank="best")[1].of(volume)
@@ -96,7 +132,7 @@ def test_examples_come_back_as_they_were_cut(tmp_path, dims):
     scan = Scan("a<b>/c", image, truth)
     found = {"bottom": one_hot(answer, sure=0.75), "top": one_hot(truth)}
     rows = [row(scan.name, 0.8), row(scan.name, 0.9, branch="top")]
-    write_examples(tmp_path / "examples.npz", rows, {"val": [scan]}, lambda _: found, dims=dims)
+    write_examples(tmp_path / "examples.npz", rows, {"val": [scan]}, lambda _: kept(found), dims=dims)
     examples = read_examples(tmp_path / "examples.npz")
     planes_each = 1 if dims == 2 else 3
     assert [example.rank for example in examples] == ["worst"] * planes_each + ["common"] * planes_each
@@ -131,13 +167,13 @@ def test_the_examples_of_large_noisy_scans_stay_below_two_megabytes(tmp_path):
     noise = torch.rand((1, 2, 520, 400))
     predict = {"bottom": torch.cat([noise, 1 - noise]), "top": torch.cat([1 - noise, noise])}
     path = tmp_path / "examples.npz"
-    write_examples(path, [row(scan.name, 0.5) for scan in scans], {"val": scans}, lambda _: predict, dims=2)
+    write_examples(path, [row(scan.name, 0.5) for scan in scans], {"val": scans}, lambda _: kept(predict), dims=2)
     assert path.stat().st_size < 2e6
     assert max(max(example.image.shape) for example in read_examples(path)) <= LONGEST_SIDE
 
 
 def test_a_run_without_scored_scans_has_no_examples(tmp_path):
-    write_examples(tmp_path / "examples.npz", [], {"val": []}, lambda _: {}, dims=2)
+    write_examples(tmp_path / "examples.npz", [], {"val": []}, lambda _: Maps({}), dims=2)
     assert read_examples(tmp_path / "examples.npz") == []
     assert read_examples(tmp_path / "nothing.npz") == []
 

@@ -42,6 +42,7 @@ def values(hint):
         tuple[str, ...]: "list of texts",
         tuple[int, int]: "2 whole numbers",
         tuple[int, int, int]: "3 whole numbers",
+        tuple[int, int, int] | None: "3 whole numbers or `null`",
     }
     return names.get(hint, "object")
 

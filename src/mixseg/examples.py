@@ -9,18 +9,18 @@ import json
 import math
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from mixseg.data.batches import Scan
 from mixseg.errors import MixsegError
 from mixseg.files import replacing
+from mixseg.inference import Maps
+from mixseg.montage import Montage, lay_out
 from mixseg.scores import Row
 from mixseg.types import IGNORE
 
@@ -35,6 +35,8 @@ CHECKPOINT = "last"
 """The checkpoint whose labels are shown."""
 SAID = ("case", "part", "rank", "dsc")
 """What is written about an example beside its pictures."""
+LAID_OUT, TILED = ("indices", "columns", "pixel"), ("image", "truth", "answer")
+"""What is written about a montage, and its pictures."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Plane:
         step: Every how many-th voxel of the plane is kept.
         upright: Whether its second axis (feet to head in most volumes) points upwards in the picture.
         why: What is to be seen there.
+        pixel: Width and height of a pixel in mm, or in any unit where the voxel size is unknown.
     """
 
     axis: int
@@ -54,6 +57,7 @@ class Plane:
     step: int
     upright: bool
     why: str
+    pixel: tuple[float, float] = (1.0, 1.0)
 
     def of(self, volume: Bytes) -> Bytes:
         """The plane of ``(S1, S2, S3)`` as a picture: its first axis to the right, its second downwards or upwards."""
@@ -76,6 +80,7 @@ class Example:
         labels: Class indices of each output, the answer first.
         entropy: Of the answer: 0 is sure, 255 is all classes alike.
         foreground: Probability that the answer gives to anything but background, 255 is 1; of common scans alone.
+        montage: Of a volume, many of its slices; with the first of its planes alone.
     """
 
     case: str
@@ -88,6 +93,7 @@ class Example:
     labels: Mapping[str, Bytes] = field(repr=False)
     entropy: Bytes = field(repr=False)
     foreground: Bytes | None = field(default=None, repr=False)
+    montage: Montage | None = None
 
 
 class Choice(NamedTuple):
@@ -132,7 +138,9 @@ def _scored(rows: Iterable[Row], answer: str) -> dict[tuple[str, str], float]:
     return {key: float(np.mean(scores)) for key, scores in values.items()}
 
 
-def planes(truth: Bytes, answer: Bytes, *, dims: int, rank: Rank) -> list[Plane]:
+def planes(
+    truth: Bytes, answer: Bytes, *, dims: int, rank: Rank, spacing: tuple[float, ...] | None = None
+) -> list[Plane]:
     """Where to look at a scan: the slice with most of the structure and, of a bad scan, the one with most errors.
 
     A volume is cut in three planes through the structure's centre.
@@ -141,27 +149,31 @@ def planes(truth: Bytes, answer: Bytes, *, dims: int, rank: Rank) -> list[Plane]
     if not inside.any():
         inside = answer > 0
     step = max(1, math.ceil(max(truth.shape[3 - dims :]) / LONGEST_SIDE))
+    sides = spacing or (1.0, 1.0, 1.0)
+
+    def plane(axis: int, index: int, why: str) -> Plane:
+        width, height = (side for of, side in enumerate(sides) if of != axis)
+        return Plane(axis, index, step, dims == 3 and axis != 2, why, (width, height))
+
     if dims == 3:
         places = np.argwhere(inside)
         centre = np.median(places, axis=0) if len(places) else (np.array(truth.shape) - 1) / 2
-        return [Plane(axis, int(centre[axis]), step, axis != 2, "through the centre") for axis in (2, 1, 0)]
-    found = [Plane(0, int(inside.sum(axis=(1, 2)).argmax()), step, False, "largest structure")]
+        return [plane(axis, int(centre[axis]), "through the centre") for axis in (2, 1, 0)]
+    found = [plane(0, int(inside.sum(axis=(1, 2)).argmax()), "largest structure")]
     wrong = ((truth != answer) & (truth != IGNORE)).sum(axis=(1, 2))
     if rank == "worst" and wrong.max() > wrong[found[0].index]:
-        found.append(Plane(0, int(wrong.argmax()), step, False, "most errors"))
+        found.append(plane(0, int(wrong.argmax()), "most errors"))
     return found
 
 
-def cut(scan: Scan, found: Mapping[str, Tensor], choice: Choice, *, dims: int) -> list[Example]:
-    """The planes to show of a scan; ``found`` holds the probabilities ``(classes, *grid)`` of each output."""
+def cut(scan: Scan, found: Maps, choice: Choice, *, dims: int) -> list[Example]:
+    """The planes to show of a scan; ``found`` holds its label maps and how sure the answer is."""
     assert scan.full is not None, "val and test scans have full masks"
+    assert found.entropy is not None, "examples show it"
     grey = scan.image[:, 0] if dims == 2 else scan.image[0]
-    labels = {name: probs.argmax(dim=0).to(torch.uint8).cpu().numpy() for name, probs in found.items()}
-    answer, probs = next(iter(labels.values())), next(iter(found.values())).float()
-    unsure = torch.special.entr(probs).sum(dim=0) / math.log(max(2, len(probs)))
-    entropy = _eight_bits(unsure)
-    foreground = _eight_bits(1 - probs[0]) if choice.rank == "common" else None
-    return [
+    answer = next(iter(found.labels.values()))
+    foreground = found.foreground if choice.rank == "common" else None
+    examples = [
         Example(
             case=choice.case,
             part=choice.part,
@@ -170,24 +182,22 @@ def cut(scan: Scan, found: Mapping[str, Tensor], choice: Choice, *, dims: int) -
             plane=plane,
             image=plane.of(grey),
             truth=plane.of(scan.full),
-            labels={name: plane.of(each) for name, each in labels.items()},
-            entropy=plane.of(entropy),
+            labels={name: plane.of(each) for name, each in found.labels.items()},
+            entropy=plane.of(found.entropy),
             foreground=None if foreground is None else plane.of(foreground),
         )
-        for plane in planes(scan.full, answer, dims=dims, rank=choice.rank)
+        for plane in planes(scan.full, answer, dims=dims, rank=choice.rank, spacing=scan.spacing)
     ]
-
-
-def _eight_bits(share: Tensor) -> Bytes:
-    """Values from 0 to 1 as 0 to 255."""
-    return (255 * share.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
+    if dims == 3 and choice.rank != "common":
+        examples[0] = replace(examples[0], montage=lay_out(grey, scan.full, answer, scan.spacing or (1.0, 1.0, 1.0)))
+    return examples
 
 
 def write_examples(
     path: Path,
     rows: Sequence[Row],
     parts: Mapping[str, Sequence[Scan]],
-    predict: Callable[[Scan], Mapping[str, Tensor]],
+    predict: Callable[[Scan], Maps],
     *,
     dims: int,
 ) -> None:
@@ -197,7 +207,7 @@ def write_examples(
         path: The file.
         rows: Scores of the run; the first row is of the method's answer.
         parts: The scans that were scored, by part.
-        predict: Probabilities ``(classes, *grid)`` of each output, the answer first.
+        predict: The label maps of each output, the answer first, and how sure the answer is.
         dims: 2 for stacks of slices, 3 for volumes.
     """
     scans = {(part, scan.name): scan for part, of_part in parts.items() for scan in of_part}
@@ -212,10 +222,13 @@ def write_examples(
         arrays |= {f"{number}/labels/{branch}": labels for branch, labels in example.labels.items()}
         if example.foreground is not None:
             arrays[f"{number}/foreground"] = example.foreground
+        if example.montage is not None:
+            arrays |= {f"{number}/montage/{name}": getattr(example.montage, name) for name in TILED}
     about = [
         {
             **{key: getattr(example, key) for key in SAID},
             **{"plane": asdict(example.plane), "outputs": list(example.labels)},
+            **({"montage": {key: getattr(example.montage, key) for key in LAID_OUT}} if example.montage else {}),
         }
         for example in examples
     ]
@@ -237,10 +250,16 @@ def read_examples(path: Path) -> list[Example]:
 def _example(held: Mapping[str, Bytes], number: int, about: Mapping[str, Any]) -> Example:
     return Example(
         **{key: about[key] for key in SAID},
-        plane=Plane(**about["plane"]),
+        plane=Plane(**{**about["plane"], "pixel": tuple(about["plane"].get("pixel", (1.0, 1.0)))}),
         image=held[f"{number}/image"],
         truth=held[f"{number}/truth"],
         labels={name: held[f"{number}/labels/{name}"] for name in about["outputs"]},
         entropy=held[f"{number}/entropy"],
         foreground=held[f"{number}/foreground"] if f"{number}/foreground" in held else None,
+        montage=_montage(held, number, about["montage"]) if "montage" in about else None,
     )
+
+
+def _montage(held: Mapping[str, Bytes], number: int, about: Mapping[str, Any]) -> Montage:
+    pictures = {name: held[f"{number}/montage/{name}"] for name in TILED}
+    return Montage(tuple(about["indices"]), about["columns"], tuple(about["pixel"]), **pictures)

@@ -20,8 +20,8 @@ from mixseg.errors import MixsegError
 from mixseg.files import explained, read_json, write_json
 
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
-MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse", "tensorboard"}
-"""Keys that an unfinished or finished run may be continued with."""
+MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse", "tensorboard", "window", "stride"}
+"""Keys that an unfinished or finished run may be continued with: the weights of the same steps do not depend on them."""
 
 
 class RunFolder:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
-from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 
@@ -14,7 +13,7 @@ from mixseg.config import Config
 from mixseg.data.batches import Scan
 from mixseg.engine import evaluating
 from mixseg.folder import RunFolder
-from mixseg.inference import probabilities
+from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities
 from mixseg.methods import Method, MethodOptions, make_method
 from mixseg.networks import Network, make_network
 
@@ -41,16 +40,61 @@ def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str = "last
     return method.eval()
 
 
-def predict_labels(
-    method: Method, scan: Scan, config: Config, fabric: Fabric
-) -> dict[str, np.ndarray[Any, np.dtype[np.uint8]]]:
-    """The label map of each output for one scan on the training grid."""
-    found = predict_probabilities(method, scan, config, fabric)
-    return {name: probs.argmax(dim=0).to(torch.uint8).cpu().numpy() for name, probs in found.items()}
+def predict_maps(
+    method: Method,
+    scan: Scan,
+    config: Config,
+    fabric: Fabric,
+    *,
+    outputs: Collection[str] = (),
+    sureness: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> Maps:
+    """The label maps of a scan on the training grid, and on request how sure the answer is.
 
-
-def predict_probabilities(method: Method, scan: Scan, config: Config, fabric: Fabric) -> dict[str, torch.Tensor]:
-    """The class probabilities ``(classes, *grid)`` of each output for one scan on the training grid."""
-    patch = config.patch if config.dims == 3 else None
+    Args:
+        method: Of the run.
+        scan: On the training grid.
+        config: Of the run.
+        fabric: Where the method is.
+        outputs: Those that are wanted; all of the method's if none are named.
+        sureness: Whether entropy and foreground are wanted too.
+        tell: Hears how far it is.
+    """
     with evaluating(method, fabric):
-        return probabilities(method, scan, intensity=config.intensity, patch=patch)
+        return maps(_pieces(method, scan, config, outputs, tell), grid_of(scan, config), sureness=sureness)
+
+
+def predict_labels(method: Method, scan: Scan, config: Config, fabric: Fabric) -> dict[str, Bytes]:
+    """The label map of each output for one scan on the training grid."""
+    return predict_maps(method, scan, config, fabric).labels
+
+
+def predict_probabilities(
+    method: Method,
+    scan: Scan,
+    config: Config,
+    fabric: Fabric,
+    *,
+    outputs: Collection[str] = (),
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, torch.Tensor]:
+    """The class probabilities ``(classes, *grid)`` of each output for one scan; arguments as for ``predict_maps``.
+
+    On the CPU, and all of them: a float for each class and voxel of every output. Where label maps will do, take those.
+    """
+    with evaluating(method, fabric):
+        return probabilities(_pieces(method, scan, config, outputs, tell), grid_of(scan, config))
+
+
+def grid_of(scan: Scan, config: Config) -> tuple[int, ...]:
+    """The size of a scan's label maps."""
+    axes = (0, 2, 3) if config.dims == 2 else (1, 2, 3)
+    return tuple(scan.image.shape[axis] for axis in axes)
+
+
+def _pieces(
+    method: Method, scan: Scan, config: Config, outputs: Collection[str], tell: Callable[[str], None] | None
+) -> Iterator[Piece]:
+    windows = Windows.of(config)
+    return pieces(method, scan, intensity=config.intensity, windows=windows, outputs=outputs, tell=tell)

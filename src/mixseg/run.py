@@ -36,7 +36,7 @@ from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import replacing, write_json
 from mixseg.folder import RunFolder, environment
 from mixseg.methods import Method
-from mixseg.model import build, load, predict_labels, predict_probabilities
+from mixseg.model import build, load, predict_labels, predict_maps
 from mixseg.progress import track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
@@ -155,7 +155,8 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric) -> Metho
     )
     method = build(config, channels=data.channels, classes=len(data.classes))
     watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]
-    look = Look(data.val, watched, data.train["full"], classes=data.classes, config=config, device=fabric.device)
+    seen, classes = data.train["full"], data.classes
+    look = Look(data.val, watched, seen, classes=classes, config=config, device=fabric.device, feed=feed)
     fit(method, feed, look, config=config, folder=folder.path, fabric=fabric)
     return method
 
@@ -183,7 +184,7 @@ def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabri
     with replacing(folder.path / "predictions.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **maps)  # type: ignore[arg-type]
     load_weights(method, folder.path / f"{CHECKPOINT}.pt")
-    predict = partial(predict_probabilities, method, config=config, fabric=fabric)
+    predict = partial(predict_maps, method, config=config, fabric=fabric, sureness=True)
     write_examples(folder.path / "examples.npz", rows, parts, predict, dims=config.dims)
     return rows
 
@@ -205,10 +206,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for path in options.configs:
             config = make_config(**read_config(path))
             prepared = unpack(options.data, _unpacked(options.out, config), prepare_options(config))
-            split = read_split(options.split, prepared.cases, dataset=config.dataset)
-            print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
             for sentence in prepared.losses():
                 print(sentence, flush=True)
+            split = read_split(options.split, prepared.cases, dataset=config.dataset)
+            print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
             hardware = Hardware(options.device, devices=options.devices)
             out = options.out / path.stem
             proposals = propose(config, prepared, split, out, hardware=hardware)
@@ -222,12 +223,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _unpacked(out: Path, config: Config) -> Path:
     """Where the arrays of one training grid lie, so that configs which share it share them."""
     grid = "x".join(map(str, config.size)) if config.dims == 2 else "volumes"
-    return out / ".prepared" / "-".join([grid, config.partial, *config.target])
-
     if config.spacing:
         grid += "-of-" + "x".join(f"{mm:g}" for mm in config.spacing) + "-mm"
     if config.dims == 2 and config.long_side:
         grid += f"-of-{config.long_side}"
+    return out / ".prepared" / "-".join([grid, config.partial, *config.target])
+
 
 if __name__ == "__main__":
     main()

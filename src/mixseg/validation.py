@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,14 +11,28 @@ from torch import Tensor
 
 from mixseg.collapse import Guard
 from mixseg.config import Config
-from mixseg.data.batches import Scan, normalise
-from mixseg.inference import predict_slices, predict_volume
+from mixseg.data.batches import Feed, Scan
+from mixseg.inference import Windows, predict_slabs, predict_slices
 from mixseg.losses import DIVERGENCES
 from mixseg.methods import Method
 from mixseg.types import IGNORE
 
 WATCHED_SLICES = 64
 WATCHED_VOLUMES = 2
+
+
+class Seen(NamedTuple):
+    """Some rows at a time of what is held: slices, or a slab of a volume.
+
+    Attributes:
+        owner: ``(n,)``, the scan that each row belongs to.
+        truth: ``(n, *S)``; None where the scans have no full masks.
+        probs: ``(n, classes, *S)`` of each output; overwritten when the next rows are asked for.
+    """
+
+    owner: Tensor
+    truth: Tensor | None
+    probs: dict[str, Tensor]
 
 
 class Held:
@@ -28,26 +42,31 @@ class Held:
         self.config = config
         lengths = [len(scan.image) if config.dims == 2 else 1 for scan in scans]
         self.images = [torch.from_numpy(scan.image).to(device) for scan in scans]
+        self.truths = [torch.from_numpy(scan.full).to(device) for scan in scans if scan.full is not None]
         self.mean, self.std = (
             torch.tensor([getattr(scan, which) for scan in scans], device=device) for which in ("mean", "std")
         )
         self.owner = torch.arange(len(scans), device=device).repeat_interleave(
             torch.tensor(lengths, dtype=torch.long, device=device)
         )
-        self.stack = torch.cat(self.images) if config.dims == 2 and self.images else None
+        self.stack, self.truth = (
+            torch.cat(volumes) if config.dims == 2 and volumes else None for volumes in (self.images, self.truths)
+        )
+        self.voxels = sum(scan.image.size // scan.channels for scan in scans)
 
-    def __call__(self, method: Method) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-        """Some rows at a time: the scan that each belongs to, and its probabilities ``(n, classes, *S)``."""
+    def __call__(self, method: Method) -> Iterator[Seen]:
+        """All of it, as the network answers it. Windows of volumes are half a patch apart, whatever the config says."""
         kind = self.config.intensity
         if self.stack is not None:
             mean, std = self.mean[self.owner], self.std[self.owner]
             for some, found in predict_slices(method, self.stack, mean, std, intensity=kind):
-                yield self.owner[some], found
+                yield Seen(self.owner[some], None if self.truth is None else self.truth[some], found)
             return
+        windows = Windows(self.config.patch, weights=self.config.window)
         for at, image in enumerate(self.images):
-            volume = normalise(image[None], self.mean[at : at + 1], self.std[at : at + 1], kind)[0]
-            found = predict_volume(method, volume, patch=self.config.patch)
-            yield self.owner[at : at + 1], {name: probs[None] for name, probs in found.items()}
+            for place, found in predict_slabs(method, image, self.mean[at], self.std[at], windows, intensity=kind):
+                truth = self.truths[at][place][None] if self.truths else None
+                yield Seen(self.owner[at : at + 1], truth, {name: probs[None] for name, probs in found.items()})
 
 
 class Look:
@@ -60,6 +79,7 @@ class Look:
         classes: Names by class index.
         config: Of the run.
         device: Where the model is.
+        feed: What is trained on: in 3D, how many patches held a partial label is told too.
     """
 
     def __init__(
@@ -71,12 +91,10 @@ class Look:
         classes: Sequence[str],
         config: Config,
         device: torch.device,
+        feed: Feed | None = None,
     ) -> None:
-        self.classes = classes
+        self.classes, self.steps, self.feed = classes, config.steps, feed
         self.val = Held(val, config, device)
-        truths = [torch.from_numpy(scan.full).to(device) for scan in val if scan.full is not None]
-        self.truth = torch.cat(truths) if config.dims == 2 and truths else None
-        self.truths = truths
         self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
         self.watched = Held(_few(watched, config.dims), config, device)
         self.guard = Guard(classes, _shares(seen, len(classes)))
@@ -97,7 +115,9 @@ class Look:
             apart = {key: watch[key] for key in ("entropy", "divergence")}
             entry["warning"] = self.guard.judge(watch["shares"], progress, **apart)
             entry["collapsed"] = self.guard.collapsed
-        return entry
+        steps = range(before.get("step", 0), round(progress * self.steps))
+        share = self.feed.labelled_share(steps) if self.feed else None
+        return entry if share is None else {**entry, "labelled": share}
 
     def _dsc(self, method: Method) -> dict[str, dict[str, float]]:
         """Mean volume DSC by output and class; a class absent from truth and prediction is left out."""
@@ -105,10 +125,8 @@ class Look:
         device = self.val.owner.device
         overlap = {name: torch.zeros((scans, kinds), dtype=torch.float32, device=device) for name in method.outputs}
         sizes = {name: self.lost.clone() for name in method.outputs}
-        start = 0
-        for owner, found in self.val(method):
-            truth = self.truth[start : start + len(owner)] if self.truth is not None else self.truths[start][None]
-            start += len(owner)
+        for owner, truth, found in self.val(method):
+            assert truth is not None, "validation scans have full masks"
             labelled = truth != IGNORE
             for name, probs in found.items():
                 guess = probs.argmax(dim=1)
@@ -123,18 +141,20 @@ class Look:
 
     def _watch(self, method: Method) -> dict[str, Any]:
         """Class shares, entropy and distance from the teacher of the answer on the watched scans."""
-        shares, unsure, apart = [], [], []
-        for _, found in self.watched(method):
+        seen = []
+        for _, _, found in self.watched(method):
             answer = found[method.outputs[0]]
             guess = answer.argmax(dim=1)
-            shares.append(torch.stack([(guess == index).float().mean() for index in range(len(self.classes))]))
-            unsure.append(torch.special.entr(answer).sum(dim=1).mean())
-            apart.append(DIVERGENCES["kl"](answer, found.get("top", answer)).mean())
+            shares = [(guess == index).float().mean() for index in range(len(self.classes))]
+            unsure = torch.special.entr(answer).sum(dim=1).mean()
+            apart = DIVERGENCES["kl"](answer, found.get("top", answer)).mean()
+            seen.append(torch.stack([*shares, unsure, apart]) * guess.numel())
+        *shares, entropy, divergence = (torch.stack(seen).sum(dim=0) / self.watched.voxels).tolist()
         return {
-            "shares": torch.stack(shares).mean(dim=0).tolist(),
+            "shares": shares,
             "expected": list(self.guard.expected),
-            "entropy": float(torch.stack(unsure).mean()),
-            "divergence": float(torch.stack(apart).mean()),
+            "entropy": entropy,
+            "divergence": divergence,
         }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from scipy import ndimage
 
+from mixseg import inference
 from mixseg.collapse import Guard
 from mixseg.config import make_config, to_dict
 from mixseg.data.batches import Scan
@@ -143,7 +144,10 @@ def _score(folder, config, parts, classes, branches):
                     rows += score_case(key, mask, each.full, classes)
     write_metrics(folder / "metrics.csv", rows)
     np.savez_compressed(folder / "predictions.npz", **maps)
-    write_examples(folder / "examples.npz", rows, parts, lambda each: found[each.name], dims=config.dims)
+    def kept(each):
+        return inference.maps([inference.Piece((slice(None),), found[each.name])], each.full.shape, sureness=True)
+
+    write_examples(folder / "examples.npz", rows, parts, kept, dims=config.dims)
     summary = {"steps": config.steps, "training_seconds": 93.2, "seconds": 99.0, "peak_gpu_gib": None}
     write_json(folder / "finished.json", {**summary, "test": "test" in parts, "summary": summarise(rows)})
     return rows

@@ -5,6 +5,7 @@ import io
 import logging
 import math
 import os
+import threading
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from discs import batch, tiny_method, total
 from made_runs import checkpoint, config, data, differences
 from mixseg import checkpoint as checkpoints
 from mixseg import engine
-from mixseg.checkpoint import Average, State, load_weights
+from mixseg.checkpoint import Average, State, Writer, load_weights
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
 from mixseg.engine import Hardware, evaluating, fit, make_fabric, make_optimizer, speed_up
@@ -475,8 +476,49 @@ def test_a_disk_that_is_really_full_is_told_as_such(tmp_path, monkeypatch):
     method = tiny_method("kl-ent")
     state = State(method, make_optimizer(method, config()))
     monkeypatch.setattr(type(tmp_path), "open", opening(instead="wb", then=lambda: open("/dev/full", "wb")))  # noqa: PTH123, SIM115
-    with pytest.raises(MixsegError, match=r"No space left to write .*last\.pt"):
-        state.save(tmp_path)
+    with pytest.raises(MixsegError, match=r"No space left to write .*last\.pt"), Writer() as writer:
+        writer.save(state, tmp_path)
+
+
+def test_a_checkpoint_is_of_the_moment_it_was_asked_for(tmp_path, monkeypatch):
+    method = tiny_method("kl-ent")
+    state = State(method, make_optimizer(method, config()), step=3)
+    state.keep_if_best(0.5)
+    before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+    go, write = threading.Event(), checkpoints._write
+
+    def wait_and_write(path, content):
+        go.wait(timeout=60)
+        write(path, content)
+
+    monkeypatch.setattr(checkpoints, "_write", wait_and_write)
+    with Writer() as writer:
+        writer.save(state, tmp_path)
+        total(method(batch(), 0.5)).backward()
+        state.optimizer.step()
+        state.step = 4
+        assert not list(tmp_path.iterdir()), "training goes on before anything is written"
+        go.set()
+    last, best = (checkpoint(tmp_path / f"{name}.pt") for name in ("last", "best"))
+    assert (last["step"], best["step"]) == (3, 3)
+    for content in (last, best):
+        assert not differences(content["method"], before)
+    assert last["optimizer"]["state"] == {}
+    assert differences(dict(method.state_dict()), before)
+
+
+def test_best_weights_that_are_on_disk_are_not_written_again(tmp_path):
+    method = tiny_method("kl-ent")
+    state = State(method, make_optimizer(method, config()))
+    for step, score in ((1, 0.5), (2, 0.4), (3, 0.6)):
+        state.step = step
+        state.keep_if_best(score)
+        assert list(state.files()) == (["last.pt"] if step == 2 else ["best.pt", "last.pt"])
+        with Writer() as writer:
+            writer.save(state, tmp_path)
+        again = State(method, make_optimizer(method, config()))
+        again.resume(tmp_path)
+        assert list(again.files()) == ["last.pt"]
 
 
 def test_a_trained_run_is_loaded_ready_to_predict(tmp_path):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterator, Mapping, Set
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -69,24 +70,25 @@ class State:
     best_score: float = -math.inf
     best_step: int = 0
     best: Weights = field(default_factory=dict)
+    written: int = 0
+    """The step of the weights in best.pt, which are not written twice."""
 
     def keep_if_best(self, score: float) -> None:
         """Remember the present weights if no look scored higher; the first of equals stays."""
         if score > self.best_score:
             self.best_score, self.best_step, self.best = score, self.step, copied(self.method)
 
-    def save(self, folder: Path) -> None:
-        """Write best.pt and last.pt, each whole or not at all.
+    def files(self) -> dict[str, dict[str, Any]]:
+        """What a checkpoint consists of, by the name of the file, in the order of writing.
 
         A kill between the two leaves a best.pt from after last.pt: the steps are then done again, and it is the same.
         """
         found = {"step": self.best_step, "score": self.best_score}
-        if self.best:
-            _write(folder / "best.pt", {**found, "method": self.best})
         content = {"step": self.step, "method": self.method.state_dict(), "optimizer": self.optimizer.state_dict()}
         if self.average:
             content["average"] = {"weights": self.average.weights, "updates": self.average.updates}
-        _write(folder / "last.pt", {**content, "best": found})
+        new = {"best.pt": {**found, "method": self.best}} if self.best_step != self.written else {}
+        return {**new, "last.pt": {**content, "best": found}}
 
     def resume(self, folder: Path) -> None:
         """Take up the last checkpoint of ``folder``, if there is one."""
@@ -101,7 +103,53 @@ class State:
             self.average.weights, self.average.updates = content["average"]["weights"], content["average"]["updates"]
         self.best_score, self.best_step = content["best"]["score"], content["best"]["step"]
         if self.best_step and (folder / "best.pt").exists():
-            self.best = _read(folder / "best.pt", device, WEIGHTS)["method"]
+            best = _read(folder / "best.pt", device, WEIGHTS)
+            self.best, self.written = best["method"], best["step"]
+
+
+class Writer:
+    """Writes checkpoints from copies while training goes on; each waits for the one before, leaving waits for all."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self.pending: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.pool.shutdown()
+        if kind is None:
+            self.wait()
+
+    def save(self, state: State, folder: Path) -> None:
+        """Copy the state as it is now and have it written, each file whole or not at all."""
+        self.wait()
+        files = {folder / name: _aside(content) for name, content in state.files().items()}
+        state.written = state.best_step
+        self.pending = self.pool.submit(_write_all, files)
+
+    def wait(self) -> None:
+        """Until all is written; raises what went wrong on the way."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.result()
+
+
+def _write_all(files: Mapping[Path, Mapping[str, Any]]) -> None:
+    for path, content in files.items():
+        _write(path, content)
+
+
+def _aside(content: Any) -> Any:  # noqa: ANN401 - a tree of whatever an optimiser keeps
+    """A copy whose tensors lie in the host's memory, where nothing else changes them."""
+    if isinstance(content, Tensor):
+        return content.detach().to("cpu", copy=True)
+    if isinstance(content, dict):
+        return {key: _aside(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return type(content)(_aside(value) for value in content)
+    return content
 
 
 def load_weights(method: Method, path: Path) -> int:

@@ -17,15 +17,16 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import nn
 
-from mixseg.checkpoint import Average, State
+from mixseg.checkpoint import Average, State, Writer
 from mixseg.config import Config
 from mixseg.data.batches import Feed
 from mixseg.errors import MixsegError
 from mixseg.logbook import Log, Record
 from mixseg.methods import Method
 from mixseg.networks import Network
+from mixseg.phases import Phases
 from mixseg.progress import Progress
-from mixseg.stepping import make_step, recordable
+from mixseg.stepping import PLAIN_FIRST, make_step, recordable
 
 Look = Callable[[Method, float, Mapping[str, Any]], dict[str, Any]]
 """(method, progress, the log's entry before) -> what is seen between steps, for the log. "score" chooses the best
@@ -100,7 +101,16 @@ def lead(fabric: Fabric, act: Callable[[], T]) -> T:
     return found  # type: ignore[return-value]
 
 
-def fit(method: Method, feed: Feed, look: Look, *, config: Config, folder: Path, fabric: Fabric) -> State:
+def fit(
+    method: Method,
+    feed: Feed,
+    look: Look,
+    *,
+    config: Config,
+    folder: Path,
+    fabric: Fabric,
+    phases: Phases | None = None,
+) -> State:
     """Train ``method`` to ``config.steps``, from where the folder's last checkpoint left off.
 
     Writes ``last.pt``, ``best.pt`` and ``log.jsonl``. Order and noise of a step depend on the seed and the step's
@@ -117,10 +127,15 @@ def fit(method: Method, feed: Feed, look: Look, *, config: Config, folder: Path,
         raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
     if state.step > config.steps:
         raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
-    record = Record()
-    with Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar:
-        pause = _Pause(look, config, folder, fabric, state, bar)
+    record, phases = Record(), phases or Phases()
+    with (
+        Writer() as writer,
+        Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
+    ):
+        pause = _Pause(look, config, folder, fabric, state, bar, writer, phases)
         train_on = make_step(model, optimizer, feed, config, fabric)
+        compiled = state.step + PLAIN_FIRST + 1 if fabric.device.type == "cuda" else None
+        phases.end("start")
         while state.step < config.steps:
             loss, terms = train_on(state.step)
             method.after_step(state.step, state.step / config.steps)
@@ -129,22 +144,37 @@ def fit(method: Method, feed: Feed, look: Look, *, config: Config, folder: Path,
             record.add(loss, terms)
             state.step += 1
             bar.step()
+            if state.step == compiled:
+                torch.cuda.synchronize()
+                phases.end("compile")
             if state.step % config.looks and state.step < config.steps:
                 continue
             if fabric.world_size > 1:
                 record.take_means(partial(fabric.all_reduce, reduce_op="mean"))  # type: ignore[arg-type]
-            _refuse_nan(record, feed, state.step, folder)
+            _refuse_nan(record, feed, state.step, folder, writer)
+            phases.end("steps")  # what was launched is done: the host has seen its losses
             lead(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
             record = Record()
+    phases.end("checkpoints")
     return state
 
 
 class _Pause:
     """What the first process does between steps while the others wait: look, log, tell, save."""
 
-    def __init__(self, look: Look, config: Config, folder: Path, fabric: Fabric, state: State, bar: Progress) -> None:
+    def __init__(
+        self,
+        look: Look,
+        config: Config,
+        folder: Path,
+        fabric: Fabric,
+        state: State,
+        bar: Progress,
+        writer: Writer,
+        phases: Phases,
+    ) -> None:
         self.look, self.config, self.folder = look, config, folder
-        self.fabric, self.state, self.bar = fabric, state, bar
+        self.fabric, self.state, self.bar, self.writer, self.phases = fabric, state, bar, writer, phases
         self.log: Log | None = None
         if fabric.is_global_zero:
             self.log = Log(folder / "log.jsonl", keep_until=state.step, tensorboard=config.tensorboard)
@@ -160,21 +190,25 @@ class _Pause:
             state.keep_if_best(entry["score"])
         self.log.write(entry)
         _tell(self.bar, entry)
+        self.phases.end("looks")
         stop = bool(entry.get("collapsed")) and self.config.on_collapse == "stop"
         last = state.step == self.config.steps
         if stop or last or time.monotonic() - self.saved > SECONDS_BETWEEN_CHECKPOINTS:
+            self.writer.wait()
             _refuse_broken(state, self.folder)
-            state.save(self.folder)
+            self.writer.save(state, self.folder)
             self.saved = time.monotonic()
+            self.phases.end("checkpoints")
         if stop:
             why = entry.get("warning") or "The student is still collapsed."
             raise MixsegError(f"Stopped at step {state.step} (on_collapse=stop; with warn it goes on). {why}")
 
 
-def _refuse_nan(record: Record, feed: Feed, step: int, folder: Path) -> None:
+def _refuse_nan(record: Record, feed: Feed, step: int, folder: Path, writer: Writer) -> None:
     bad = record.first_bad()
     if bad is None:
         return
+    writer.wait()  # the checkpoint that is being written is a good one
     broken = step - len(record.losses) + bad
     raise MixsegError(
         f"The loss is no longer a finite number at step {broken + 1}, on {', '.join(feed.names(broken)[:4])} ...: "

@@ -37,6 +37,7 @@ from mixseg.files import replacing, write_json
 from mixseg.folder import RunFolder, environment
 from mixseg.methods import Method
 from mixseg.model import build, load, predict_labels, predict_maps
+from mixseg.phases import Phases
 from mixseg.progress import track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
@@ -48,13 +49,21 @@ from mixseg.validation import Look
 CHECKPOINTS = ("last", "best")
 
 
-def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = None, test: bool = False) -> RunFolder:
+def train(
+    config: Config,
+    data: Data,
+    out: Path,
+    *,
+    hardware: Hardware | None = None,
+    test: bool = False,
+    phases: Phases | None = None,
+) -> RunFolder:
     """Train, or go on with, the run in ``out``; then predict and score the validation scans (and the test scans).
 
     Does nothing if the run is finished. Several processes may call it together (see Hardware): the first one writes and
-    returns, the others are there for the training alone and end with it.
+    returns, the others are there for the training alone and end with it. ``phases`` counts what went before too.
     """
-    folder = RunFolder(out)
+    folder, phases = RunFolder(out), phases or Phases()
     config = replace(config, batch=settle_batch(config.batch, data))
     check_classes(data)
     fabric = make_fabric(hardware or Hardware(), config.precision)
@@ -81,21 +90,30 @@ def train(config: Config, data: Data, out: Path, *, hardware: Hardware | None = 
             if off and fabric.is_global_zero:
                 print(off, flush=True)
             started = time.monotonic()
-            method = _fit(config, data, folder, fabric)
+            method = _fit(config, data, folder, fabric, phases)
             if fabric.is_global_zero:
-                _finish(method, config, data, folder, fabric, test=test, started=started)
+                _finish(method, config, data, folder, fabric, phases, test=test, started=started)
     if not fabric.is_global_zero:
         raise SystemExit(0)
     return folder
 
 
 def _finish(
-    method: Method, config: Config, data: Data, folder: RunFolder, fabric: Fabric, *, test: bool, started: float
+    method: Method,
+    config: Config,
+    data: Data,
+    folder: RunFolder,
+    fabric: Fabric,
+    phases: Phases,
+    *,
+    test: bool,
+    started: float,
 ) -> None:
     """Predict and score; finished.json comes last."""
     trained = time.monotonic() - started
     rows = _assess(method, config, data, folder, fabric, test=test)
     write_metrics(folder.path / "metrics.csv", rows)
+    phases.end("assess")
     memory = torch.cuda.max_memory_allocated() / 2**30 if fabric.device.type == "cuda" else None
     write_json(
         folder.path / "finished.json",
@@ -103,6 +121,7 @@ def _finish(
             "steps": config.steps,
             "training_seconds": round(trained, 1),
             "seconds": round(time.monotonic() - started, 1),
+            "phases": phases.entry(),
             "peak_gpu_gib": memory and round(memory, 2),
             "test": test,
             "summary": summarise(rows),
@@ -139,7 +158,7 @@ def propose(
     return Proposals(masks, origin_of(source))
 
 
-def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric) -> Method:
+def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: Phases) -> Method:
     sizes: dict[Kind, int] = {kind: getattr(config.batch, kind) for kind in KINDS}
     feed = Feed(
         data.train,
@@ -157,7 +176,7 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric) -> Metho
     watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]
     seen, classes = data.train["full"], data.classes
     look = Look(data.val, watched, seen, classes=classes, config=config, device=fabric.device, feed=feed)
-    fit(method, feed, look, config=config, folder=folder.path, fabric=fabric)
+    fit(method, feed, look, config=config, folder=folder.path, fabric=fabric, phases=phases)
     return method
 
 
@@ -204,6 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.devices > 1 and len(options.configs) > 1:
             raise MixsegError("Several processes train one config together: start them for one config at a time.")
         for path in options.configs:
+            phases = Phases()
             config = make_config(**read_config(path))
             prepared = unpack(options.data, _unpacked(options.out, config), prepare_options(config))
             for sentence in prepared.losses():
@@ -214,7 +234,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             out = options.out / path.stem
             proposals = propose(config, prepared, split, out, hardware=hardware)
             data = Data.of(prepared, split, config, proposals=proposals)
-            train(config, data, out, hardware=hardware, test=options.test)
+            phases.end("data")
+            train(config, data, out, hardware=hardware, test=options.test, phases=phases)
     except MixsegError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None

@@ -97,7 +97,8 @@ class GraphedStep(PlainStep):
     def _record(self, batch: Batch) -> None:
         self.batch = Batch(*(Part(*(tensor.clone() for tensor in part)) for part in batch))
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        # Threads of their own, such as one that pins memory, may go on meanwhile.
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             loss, self.terms = self._train(self.batch, self.progress)
             values = [term.value for term in self.terms.values()]
             weights = [term.weight for term in self.terms.values() if isinstance(term.weight, Tensor)]

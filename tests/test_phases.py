@@ -1,0 +1,28 @@
+"""The seconds of a run by phase: they add up, and a run leaves them in finished.json."""
+
+import time
+
+import pytest
+
+from made_runs import config, data
+from mixseg import phases
+from mixseg.engine import Hardware
+from mixseg.phases import Phases
+from mixseg.run import train
+
+
+def test_each_phase_has_the_time_since_the_one_before(monkeypatch):
+    now = iter([10.0, 12.0, 12.5, 15.5])
+    monkeypatch.setattr(phases.time, "monotonic", lambda: next(now))
+    clock = Phases()
+    for name in ("data", "steps", "data"):
+        clock.end(name)
+    assert clock.entry() == {"data": 5.0, "steps": 0.5}
+
+
+def test_the_phases_of_a_run_add_up_to_its_seconds(tmp_path):
+    clock, began = Phases(), time.monotonic()
+    found = train(config(steps=10), data(), tmp_path / "run", hardware=Hardware("cpu"), phases=clock).finished
+    assert list(found["phases"]) == ["start", "steps", "looks", "checkpoints", "assess"]
+    assert sum(found["phases"].values()) == pytest.approx(time.monotonic() - began, abs=1.0)
+    assert sum(found["phases"].values()) >= found["seconds"] - 0.2

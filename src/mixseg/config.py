@@ -84,6 +84,7 @@ class Config:
         validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
         on_collapse: What happens when the student runs away: "warn" or "stop".
         tensorboard: Whether the log is written for TensorBoard too, to ``tensorboard/`` in the run folder.
+        mlflow: Whether it is written for MLflow too, to ``mlflow.db`` beside the run folder.
     """
 
     method: str = "kl-ent"
@@ -132,6 +133,7 @@ class Config:
     validate_every: int = 0
     on_collapse: Literal["warn", "stop"] = "warn"
     tensorboard: bool = False
+    mlflow: bool = False
 
     @property
     def looks(self) -> int:
@@ -254,7 +256,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return content
 
 
-AT_LEAST = {"seed": 0, "steps": 1, "ratio": 1, "set": 1, "validate_every": 0, "weight_decay": 0.0}
+AT_LEAST = {"seed": 0, "steps": 1, "ratio": 0, "set": 1, "validate_every": 0, "weight_decay": 0.0}
 BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 1)}
 
 

@@ -27,6 +27,7 @@ from mixseg.networks import Network
 from mixseg.phases import Phases
 from mixseg.progress import Progress
 from mixseg.stepping import PLAIN_FIRST, make_step, recordable
+from mixseg.tracking import make_trackers
 
 Look = Callable[[Method, float, Mapping[str, Any]], dict[str, Any]]
 """(method, progress, the log's entry before) -> what is seen between steps, for the log. "score" chooses the best
@@ -177,7 +178,8 @@ class _Pause:
         self.fabric, self.state, self.bar, self.writer, self.phases = fabric, state, bar, writer, phases
         self.log: Log | None = None
         if fabric.is_global_zero:
-            self.log = Log(folder / "log.jsonl", keep_until=state.step, tensorboard=config.tensorboard)
+            trackers = make_trackers(folder, config, keep_until=state.step)
+            self.log = Log(folder / "log.jsonl", keep_until=state.step, tell=[each.write for each in trackers])
         self.saved = -math.inf  # so that the first look leaves a checkpoint
 
     def __call__(self, record: Record, lr: float) -> None:

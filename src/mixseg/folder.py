@@ -20,7 +20,7 @@ from mixseg.errors import MixsegError
 from mixseg.files import explained, read_json, write_json
 
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
-MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse", "tensorboard", "window", "stride"}
+MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse", "tensorboard", "mlflow", "window", "stride"}
 """Keys that an unfinished or finished run may be continued with: the weights of the same steps do not depend on them."""
 
 

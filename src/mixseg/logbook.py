@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mixseg.errors import MixsegError
 from mixseg.files import explained, replacing
 from mixseg.methods import Number, Term
 
+Tell = Callable[[Mapping[str, Any]], None]
+"""Is given each entry after it was written."""
+
 
 class Log:
-    """``log.jsonl``, and on request the same for TensorBoard.
+    """``log.jsonl``, and whoever else is to be told of every look.
 
     Lines from after ``keep_until`` belong to steps that are done again, and go.
 
@@ -25,9 +27,9 @@ class Log:
         last: The latest entry; empty before the first.
     """
 
-    def __init__(self, path: Path, *, keep_until: int, tensorboard: bool = False) -> None:
+    def __init__(self, path: Path, *, keep_until: int, tell: Iterable[Tell] = ()) -> None:
         self.path = path
-        self.board = _board(path.parent / "tensorboard", keep_until) if tensorboard else None
+        self.tell = tuple(tell)
         kept = [entry for entry in read_log(path) if entry["step"] <= keep_until]
         with replacing(path) as temporary:
             temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
@@ -38,20 +40,8 @@ class Log:
         with explained(self.path), self.path.open("a") as file:
             file.write(json.dumps(_strict(entry), allow_nan=False) + "\n")
         self.last = entry
-        if self.board is not None:
-            for tag, value in _numbers(entry):
-                self.board.add_scalar(tag, value, entry["step"])
-            self.board.flush()
-
-
-def _board(folder: Path, keep_until: int) -> Any:  # noqa: ANN401 - TensorBoard's writer, which has no types
-    """TensorBoard's writer; what it shows from after ``keep_until`` goes."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        wanted = "pip install 'mixseg[tensorboard]', or leave tensorboard off"
-        raise MixsegError(f"TensorBoard is not installed: {wanted}.") from None
-    return SummaryWriter(str(folder), purge_step=keep_until + 1)
+        for tell in self.tell:
+            tell(entry)
 
 
 def _strict(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -61,17 +51,6 @@ def _strict(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _numbers(entry: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
-    """Every number of an entry with its path: ``dsc/bottom/LV``."""
-    for key, value in entry.items():
-        if isinstance(value, Mapping):
-            yield from _numbers(value, f"{above}{key}/")
-        elif isinstance(value, list):
-            yield from _numbers({str(index): item for index, item in enumerate(value)}, f"{above}{key}/")
-        elif isinstance(value, int | float) and not isinstance(value, bool) and key != "step":
-            yield f"{above}{key}", float(value)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

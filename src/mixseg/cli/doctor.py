@@ -10,7 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 LIBRARIES = ("lightning-fabric", "numpy", "scipy", "scikit-image", "nibabel", "SimpleITK", "h5py", "matplotlib", "tyro")
-EXTRAS = {"tensorboard": "curves in TensorBoard"}
+EXTRAS = {
+    "tensorboard": "curves in TensorBoard",
+    "mlflow-skinny": "curves in MLflow",
+    "ray": "experiments in a Ray cluster",
+    "submitit": "experiments under SLURM",
+}
 DRIVER = Path("/proc/driver/nvidia/version")
 LITTLE_DISK_GIB = 5.0
 

@@ -36,15 +36,18 @@ class TrainingFlags:
         devices: GPUs (or CPU processes) on this machine.
         on_collapse: When the student runs away: say so, or stop there too.
         tensorboard: Write the log for TensorBoard too, to tensorboard/ in the run folder.
+        mlflow: Write it for MLflow too, to mlflow.db beside the run folder.
     """
 
     devices: int = 1
     on_collapse: Annotated[Literal["warn", "stop"] | None, conf.arg(help_behavior_hint="(default: warn)")] = None
     tensorboard: bool = False
+    mlflow: bool = False
 
     def settings(self) -> dict[str, Any]:
         """The config keys that were named."""
-        named = {"on_collapse": self.on_collapse, "tensorboard": self.tensorboard or None}
+        trackers = {"tensorboard": self.tensorboard or None, "mlflow": self.mlflow or None}
+        named = {"on_collapse": self.on_collapse, **trackers}
         return {key: value for key, value in named.items() if value is not None}
 
 

@@ -15,7 +15,7 @@ from mixseg.report.tables import known_columns, mean_sd
 from mixseg.report.wording import branch_name, count, part_name
 from mixseg.scores import MEAN, Row, summarise
 
-NOT_COMPARED = ("seed", "compile", "validate_every", "on_collapse", "tensorboard")
+NOT_COMPARED = ("seed", "compile", "validate_every", "on_collapse", "tensorboard", "mlflow")
 """Keys that make no other method: runs that differ in nothing else are seeds of one."""
 
 

@@ -285,10 +285,10 @@ def pipeline(monkeypatch):
 
         return noted
 
-    fake = ModuleType("mixseg.pipeline")
-    for name in ("train_folder", "predict_folder", "demo"):
+    for module, name in (("pipeline", "train_folder"), ("prediction", "predict_folder")):
+        fake = ModuleType(f"mixseg.{module}")
         setattr(fake, name, note(name))
-    monkeypatch.setitem(sys.modules, "mixseg.pipeline", fake)
+        monkeypatch.setitem(sys.modules, fake.__name__, fake)
     return calls
 
 
@@ -311,11 +311,14 @@ def test_a_misspelt_key_of_a_config_file_is_suggested(pipeline, here, capsys):
 
 
 def test_predict_takes_nnunets_short_flags(pipeline):
-    words = "predict run -i images -o out --entropy --checkpoint last -device cpu"
+    words = "predict run -i images -o out --entropy --checkpoint last -device cpu --window uniform --overlap 0.25"
     assert main(words.split()) == 0
     positional, options = pipeline["predict_folder"]
     assert positional == (Path("run"), Path("images"), Path("out"))
-    assert options == {"checkpoint": "last", "device": "cpu", "probabilities": False, "entropy": True}
+    assert options == {
+        **{"checkpoint": "last", "device": "cpu", "probabilities": False, "entropy": True},
+        **{"window": "uniform", "overlap": 0.25},
+    }
 
 
 def test_settings_nest_and_hold_json_or_text():

@@ -17,18 +17,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mixseg.config import make_config
+from mixseg.data.batches import Scan
 from mixseg.data.build import build, digest, existing, key_of
 from mixseg.data.grid import probabilities_to_source
 from mixseg.data.native import Header, Native, to_8_bits
 from mixseg.data.options import PrepareOptions
-from mixseg.data.prepared import Prepared
+from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.split import Split
 from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
 from mixseg.methods import Method
 from mixseg.model import load as load_method
-from mixseg.model import predict_probabilities
+from mixseg.model import predict_on_source, predict_probabilities
 from mixseg.run import train as train_run
 from mixseg.training_data import Data, bare_scan, prepare_options
 from mixseg.types import IGNORE
@@ -181,23 +182,28 @@ class Model:
 
     def predict(self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None) -> Labels:
         """Class indices on the grid of the image."""
-        labels: Labels = self.probabilities(image, spacing=spacing).argmax(axis=0).astype(np.uint8)
-        return labels
+        ready, place = self._ready(image, spacing)
+        labels = predict_on_source(self.method, ready, place, self.config, self.fabric, classes=len(self.classes))
+        return labels[..., 0] if np.ndim(image) == 2 else labels
 
     def probabilities(
         self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None
     ) -> NDArray[np.float32]:
         """The probability of each class, ``(classes, ...)`` on the grid of the image."""
+        ready, place = self._ready(image, spacing)
+        answer = self.method.outputs[0]
+        found = predict_probabilities(self.method, ready, self.config, self.fabric, outputs=[answer])[answer]
+        maps = probabilities_to_source(found.float().numpy(), place)
+        return maps[..., 0] if np.ndim(image) == 2 else maps
+
+    def _ready(self, image: ArrayLike, spacing: tuple[float, float, float] | None) -> tuple[Scan, PreparedCase]:
+        """An image on the training grid, and the way back."""
         given = scan("the image", image, spacing=spacing)
         if len(given.native.image) != self.channels:
             raise MixsegError(
                 f"The image has {len(given.native.image)} channels, and {self.run} was trained on {self.channels}."
             )
-        options = replace(prepare_options(self.config), target=None)
-        ready, place = bare_scan(given.header, given.native, options)
-        found = predict_probabilities(self.method, ready, self.config, self.fabric)[self.method.outputs[0]]
-        maps = probabilities_to_source(found.float().cpu().numpy(), place)
-        return maps[..., 0] if np.ndim(image) == 2 else maps
+        return bare_scan(given.header, given.native, replace(prepare_options(self.config), target=None))
 
 
 def _prepare(scans: Sequence[ArrayScan], classes: tuple[str, ...], beside: Path, options: PrepareOptions) -> Prepared:

@@ -255,7 +255,7 @@ def _example(held: Mapping[str, Bytes], number: int, about: Mapping[str, Any]) -
         truth=held[f"{number}/truth"],
         labels={name: held[f"{number}/labels/{name}"] for name in about["outputs"]},
         entropy=held[f"{number}/entropy"],
-        foreground=held[f"{number}/foreground"] if f"{number}/foreground" in held else None,
+        foreground=held.get(f"{number}/foreground"),
         montage=_montage(held, number, about["montage"]) if "montage" in about else None,
     )
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 
 from mixseg.checkpoint import load_weights
 from mixseg.config import Config
 from mixseg.data.batches import Scan
+from mixseg.data.grid import probabilities_to_source, to_source
+from mixseg.data.prepared import PreparedCase
 from mixseg.engine import evaluating
 from mixseg.folder import RunFolder
 from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities
@@ -19,6 +23,8 @@ from mixseg.networks import Network, make_network
 
 NETWORK_KEYS = ("width", "depth", "dims", "norm", "geometry", "dropout", "init")
 """Keys of a config that a network is built with."""
+MOST_PROBABILITIES = 2e9
+"""Bytes on the grid of the source: bringing more of them back from another grid would take several times that."""
 
 
 def build(config: Config, *, channels: int, classes: int) -> Method:
@@ -85,6 +91,31 @@ def predict_probabilities(
     """
     with evaluating(method, fabric):
         return probabilities(_pieces(method, scan, config, outputs, tell), grid_of(scan, config))
+
+
+def predict_on_source(
+    method: Method,
+    scan: Scan,
+    place: PreparedCase,
+    config: Config,
+    fabric: Fabric,
+    *,
+    classes: int,
+    tell: Callable[[str], None] | None = None,
+) -> Bytes:
+    """The label map of the method's answer on the ``(I, J, K)`` grid of the source image.
+
+    A scan that was resampled is brought back by its probabilities, for smooth borders, unless they would fill the
+    memory; then by its labels, as one that was not resampled, where both are the same.
+    """
+    answer = method.outputs[0]
+    resampled = place.dims == 2 or place.shape != place.source_shape
+    if not resampled or 4 * classes * math.prod(place.source_shape) > MOST_PROBABILITIES:
+        found = predict_maps(method, scan, config, fabric, outputs=[answer], tell=tell)
+        return to_source(found.labels[answer], place)
+    probs = predict_probabilities(method, scan, config, fabric, outputs=[answer], tell=tell)[answer]
+    labels: Bytes = probabilities_to_source(probs.float().numpy(), place).argmax(axis=0).astype(np.uint8)
+    return labels
 
 
 def grid_of(scan: Scan, config: Config) -> tuple[int, ...]:

@@ -1,39 +1,31 @@
-"""From a folder of files to a trained run, and from a run to label maps in the geometry of their images."""
+"""From a folder of files to a trained run, with its predictions in the geometry of the images."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from mixseg import io
 from mixseg.config import Config, make_config
-from mixseg.data.batches import Scan
 from mixseg.data.build import digest
-from mixseg.data.grid import probabilities_to_source, to_source
-from mixseg.data.options import PrepareOptions
-from mixseg.data.prepare import prepare, read_header, read_native
-from mixseg.data.prepared import Prepared, PreparedCase
+from mixseg.data.grid import to_source
+from mixseg.data.prepare import prepare
+from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split, make_split, read_split
 from mixseg.datasets import load, recognise
-from mixseg.engine import Hardware, make_fabric
-from mixseg.errors import MixsegError
+from mixseg.engine import Hardware
 from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
 from mixseg.labels import LabelFlags
-from mixseg.model import load as load_method
-from mixseg.model import predict_probabilities
 from mixseg.progress import track
 from mixseg.proposals import find_source, inherited
 from mixseg.run import propose, train
-from mixseg.training_data import Data, bare_scan, prepare_options
-from mixseg.types import Case, Source
+from mixseg.training_data import Data, prepare_options
+from mixseg.types import Case
 
 SPLITS = ("splits.json", "splits_final.json")
 NEARLY_ISOTROPIC = 3.0
@@ -81,7 +73,7 @@ def train_folder(
 
 
 def prepare_beside(out: Path, folder: Path, cases: Sequence[Case], config: Config) -> Prepared:
-    """The arrays of the training grid of ``config``, beside the run folder ``out``: one set for all runs that lie there."""
+    """The arrays of the training grid of ``config``, beside the run folder ``out``: one set for all runs there."""
     options = prepare_options(config)
     name = f"{folder.resolve().name}-{digest(str(folder.resolve()), str(options))[:8]}"
     return prepare(cases, out.parent / ".prepared" / name, options)
@@ -126,94 +118,3 @@ def write_predictions(run: RunFolder, prepared: Prepared, cases: Sequence[Case])
     if names and not run.config.target:  # with a target, the files' own masks have other classes
         seen = {name.split("/", 2)[2] for name in names}
         evaluate(run.path / "predictions", [by_id[id_] for id_ in sorted(seen)]).write(run.path / "native")
-
-
-def predict_folder(
-    run: Path,
-    images: Path,
-    out: Path,
-    *,
-    checkpoint: Literal["best", "last"] | None = None,
-    probabilities: bool = False,
-    entropy: bool = False,
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
-) -> list[Path]:
-    """Write a label map for each image of ``images``; returns the files.
-
-    Args:
-        run: A run folder.
-        images: A folder of image files, or a dataset in a known layout.
-        out: Gets ``CASE.nii.gz``, class indices on the grid of the image.
-        checkpoint: Which weights; None is the best ones if there are validation scans, else the last ones.
-        probabilities: Also write ``CASE_probability_CLASS.nii.gz``.
-        entropy: Also write ``CASE_entropy.nii.gz``, in nats.
-        device: Where to compute.
-    """
-    folder = RunFolder(run)
-    config, facts = folder.config, folder.facts
-    classes: list[str] = facts["classes"]
-    cases = find_images(images)
-    fabric = make_fabric(Hardware(device), config.precision)
-    chosen = checkpoint or ("best" if (run / "best.pt").exists() else "last")
-    method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=chosen)
-    method.to(fabric.device)
-    options = replace(prepare_options(config), target=None)
-    written = []
-    for case in track(cases, "predicting", total=len(cases)):
-        scan, place = scan_of(case, options, channels=facts["channels"])
-        found = predict_probabilities(method, scan, config, fabric)[method.outputs[0]]
-        written += _write_maps(out, case, place, found, classes, probabilities=probabilities, entropy=entropy)
-    return written
-
-
-def _write_maps(
-    out: Path,
-    case: Case,
-    place: PreparedCase,
-    found: torch.Tensor,
-    classes: Sequence[str],
-    *,
-    probabilities: bool,
-    entropy: bool,
-) -> list[Path]:
-    probs = probabilities_to_source(found.float().cpu().numpy(), place)
-    maps: dict[str, NDArray[np.generic]] = {"": probs.argmax(axis=0).astype(np.uint8)}
-    if probabilities:
-        maps |= {f"_probability_{name}": probs[index] for index, name in enumerate(classes)}
-    if entropy:
-        safe = np.clip(probs, 1e-12, 1)
-        maps["_entropy"] = -(safe * np.log(safe)).sum(axis=0)
-    paths = []
-    for suffix, values in maps.items():
-        paths.append(out / f"{case.id}{suffix}.nii.gz")
-        io.write(paths[-1], values, like=case.image[0])
-    return paths
-
-
-def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan, PreparedCase]:
-    """An image file on the training grid, and the way back."""
-    if len(case.image) != channels:
-        raise MixsegError(
-            f"{case.image[0].path} has {len(case.image)} channels, and the run was trained on {channels}: "
-            "give the images that it was trained on, CASE_0000, CASE_0001, ... for several channels."
-        )
-    bare = replace(case, full=None, partial=None)
-    return bare_scan(read_header(bare), read_native(bare, clip=options.clip), options)
-
-
-def find_images(folder: Path) -> list[Case]:
-    """The images of a folder of files (``CASE.nii.gz``, or ``CASE_0000.nii.gz`` per channel), or of a dataset."""
-    if not folder.is_dir():
-        raise MixsegError(f"{folder} is no folder: give the folder that holds the images.")
-    files = sorted(path for path in folder.iterdir() if path.is_file() and io.suffix(path))
-    if not files:
-        return load(folder)
-    channels: dict[str, dict[str, Path]] = {}
-    for path in files:
-        stem = io.stem(path)
-        numbered = len(stem) > 5 and stem[-5] == "_" and stem[-4:].isdigit()
-        id_, channel = (stem[:-5], stem[-4:]) if numbered else (stem, "0000")
-        other = channels.setdefault(id_, {}).setdefault(channel, path)
-        if other != path:
-            raise MixsegError(f"{other} and {path} are two files for one scan: rename or remove one of them.")
-    return [Case(id_, id_, tuple(Source((of[name],)) for name in sorted(of))) for id_, of in channels.items()]

@@ -150,6 +150,8 @@ def predict(
     checkpoint: Annotated[Literal["best", "last"] | None, conf.arg(help_behavior_hint="")] = None,
     probabilities: bool = False,
     entropy: bool = False,
+    window: Annotated[Literal["gaussian", "uniform"] | None, conf.arg(help_behavior_hint="")] = None,
+    overlap: Annotated[float | None, conf.arg(help_behavior_hint="")] = None,
     device: Device = "auto",
 ) -> None:
     """Write a label map for each image of a folder, with the image's own geometry.
@@ -163,12 +165,15 @@ def predict(
         checkpoint: best on the validation scans, or last; if not given, best where there are validation scans.
         probabilities: Write the probability of each class too.
         entropy: Write a map of how unsure the network is too.
+        window: Of volumes: let the middle of a window count more than its rim, or all of it alike; if not given, as in
+            the run's config.
+        overlap: Of volumes: the share of a window that the next one sees too, such as 0.5; likewise.
         device: auto takes the GPU if there is one.
     """
-    from mixseg.pipeline import predict_folder
+    from mixseg.prediction import predict_folder
 
     wanted = {"probabilities": probabilities, "entropy": entropy}
-    predict_folder(run, input, out, checkpoint=checkpoint, device=device, **wanted)
+    predict_folder(run, input, out, checkpoint=checkpoint, window=window, overlap=overlap, device=device, **wanted)
     print(f"Written: {out}")
 
 

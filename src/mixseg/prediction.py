@@ -1,0 +1,155 @@
+"""From a run and a folder of images to label maps in the geometry of each image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg import io
+from mixseg.config import Config
+from mixseg.data.batches import Scan
+from mixseg.data.grid import probabilities_to_source
+from mixseg.data.options import PrepareOptions
+from mixseg.data.prepare import read_header, read_native
+from mixseg.data.prepared import PreparedCase
+from mixseg.datasets import load
+from mixseg.engine import Hardware, make_fabric
+from mixseg.errors import MixsegError
+from mixseg.folder import RunFolder
+from mixseg.inference import Windows
+from mixseg.model import grid_of, predict_on_source, predict_probabilities
+from mixseg.model import load as load_method
+from mixseg.progress import Progress
+from mixseg.training_data import bare_scan, prepare_options
+from mixseg.types import Case, Source
+
+
+def predict_folder(
+    run: Path,
+    images: Path,
+    out: Path,
+    *,
+    checkpoint: Literal["best", "last"] | None = None,
+    probabilities: bool = False,
+    entropy: bool = False,
+    window: Literal["gaussian", "uniform"] | None = None,
+    overlap: float | None = None,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+) -> list[Path]:
+    """Write a label map for each image of ``images``; returns the files.
+
+    Args:
+        run: A run folder.
+        images: A folder of image files, or a dataset in a known layout.
+        out: Gets ``CASE.nii.gz``, class indices on the grid of the image.
+        checkpoint: Which weights; None is the best ones if there are validation scans, else the last ones.
+        probabilities: Also write ``CASE_probability_CLASS.nii.gz``.
+        entropy: Also write ``CASE_entropy.nii.gz``, in nats.
+        window: How windows of a volume are weighed, if not as in the run's config.
+        overlap: Share of a window that the next one sees too, likewise.
+        device: Where to compute.
+    """
+    folder = RunFolder(run)
+    facts = folder.facts
+    classes: list[str] = facts["classes"]
+    config = covered(folder.config, window=window, overlap=overlap)
+    cases = find_images(images)
+    fabric = make_fabric(Hardware(device), config.precision)
+    chosen = checkpoint or ("best" if (run / "best.pt").exists() else "last")
+    method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=chosen)
+    method.to(fabric.device)
+    options = replace(prepare_options(config), target=None)
+    written, said = [], ""
+    with Progress("predicting", total=len(cases)) as bar:
+        for case in cases:
+            scan, place = scan_of(case, options, channels=facts["channels"])
+            plan = memory_plan(scan, config, len(classes), probabilities=probabilities or entropy)
+            if plan != said:
+                bar.say(plan)
+            said = plan
+            tell = partial(_tell, bar, case.id)
+            if probabilities or entropy:
+                answer = method.outputs[0]
+                found = predict_probabilities(method, scan, config, fabric, outputs=[answer], tell=tell)[answer]
+                probs = probabilities_to_source(found.float().numpy(), place)
+                maps = _maps(probs, classes, probabilities=probabilities, entropy=entropy)
+            else:
+                maps = {"": predict_on_source(method, scan, place, config, fabric, classes=len(classes), tell=tell)}
+            for suffix, values in maps.items():
+                written.append(out / f"{case.id}{suffix}.nii.gz")
+                io.write(written[-1], values, like=case.image[0])
+            bar.step(case.id)
+    return written
+
+
+def memory_plan(scan: Scan, config: Config, classes: int, *, probabilities: bool = False) -> str:
+    """What predicting a volume takes, in a sentence; nothing for slices, which take little."""
+    windows = Windows.of(config)
+    if windows is None:
+        return ""
+    size = grid_of(scan, config)
+    return windows.plan(size, channels=scan.channels, classes=classes, outputs=1, probabilities=probabilities)
+
+
+def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, overlap: float | None) -> Config:
+    """``config`` with other windows for its predictions, where they are given."""
+    if window is not None:
+        config = replace(config, window=window)
+    if overlap is not None:
+        if not 0 <= overlap < 1:
+            raise MixsegError(f"Windows cannot overlap by {overlap:g} of their size: give a share from 0 to below 1.")
+        i, j, k = (max(1, round((1 - overlap) * side)) for side in config.patch)
+        config = replace(config, stride=(i, j, k))
+    return config
+
+
+def _tell(bar: Progress, name: str, said: str) -> None:
+    bar.step(f"{name}, {said}", count=0)
+
+
+def _maps(
+    probs: NDArray[np.float32], classes: Sequence[str], *, probabilities: bool, entropy: bool
+) -> dict[str, NDArray[Any]]:
+    """What is written of the probabilities ``(classes, I, J, K)``, by the ending of its file's name."""
+    maps: dict[str, NDArray[Any]] = {"": probs.argmax(axis=0).astype(np.uint8)}
+    if probabilities:
+        maps |= {f"_probability_{name}": probs[index] for index, name in enumerate(classes)}
+    if entropy:
+        safe = np.clip(probs, 1e-12, 1)
+        maps["_entropy"] = -(safe * np.log(safe)).sum(axis=0)
+    return maps
+
+
+def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan, PreparedCase]:
+    """An image file on the training grid, and the way back."""
+    if len(case.image) != channels:
+        raise MixsegError(
+            f"{case.image[0].path} has {len(case.image)} channels, and the run was trained on {channels}: "
+            "give the images that it was trained on, CASE_0000, CASE_0001, ... for several channels."
+        )
+    bare = replace(case, full=None, partial=None)
+    return bare_scan(read_header(bare), read_native(bare, clip=options.clip), options)
+
+
+def find_images(folder: Path) -> list[Case]:
+    """The images of a folder of files (``CASE.nii.gz``, or ``CASE_0000.nii.gz`` per channel), or of a dataset."""
+    if not folder.is_dir():
+        raise MixsegError(f"{folder} is no folder: give the folder that holds the images.")
+    files = sorted(path for path in folder.iterdir() if path.is_file() and io.suffix(path))
+    if not files:
+        return load(folder)
+    channels: dict[str, dict[str, Path]] = {}
+    for path in files:
+        stem = io.stem(path)
+        numbered = len(stem) > 5 and stem[-5] == "_" and stem[-4:].isdigit()
+        id_, channel = (stem[:-5], stem[-4:]) if numbered else (stem, "0000")
+        other = channels.setdefault(id_, {}).setdefault(channel, path)
+        if other != path:
+            raise MixsegError(f"{other} and {path} are two files for one scan: rename or remove one of them.")
+    return [Case(id_, id_, tuple(Source((of[name],)) for name in sorted(of))) for id_, of in channels.items()]

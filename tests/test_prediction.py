@@ -1,0 +1,125 @@
+"""From images to label maps: which files are images, which weights answer, and how volumes are covered."""
+
+import numpy as np
+import pytest
+
+from made_runs import config, data
+from mixseg import io, model
+from mixseg.engine import Hardware
+from mixseg.errors import MixsegError
+from mixseg.inference import Windows
+from mixseg.prediction import covered, find_images, predict_folder
+from mixseg.run import train
+
+
+def touch(folder, *names):
+    for name in names:
+        (folder / name).write_bytes(b"x")
+
+
+def test_files_are_images_and_numbers_are_channels(tmp_path):
+    touch(tmp_path, "b_0001.nii.gz", "b_0000.nii.gz", "a.nii.gz", "patient_12.mha", "notes.txt")
+    found = {case.id: [source.path.name for source in case.image] for case in find_images(tmp_path)}
+    assert found == {
+        "a": ["a.nii.gz"],
+        "b": ["b_0000.nii.gz", "b_0001.nii.gz"],
+        "patient_12": ["patient_12.mha"],
+    }
+
+
+@pytest.mark.parametrize("twin", ["a.mha", "a_0000.nii.gz"])
+def test_two_files_of_one_scan_are_not_two_channels(tmp_path, twin):
+    touch(tmp_path, "a.nii.gz", twin)
+    with pytest.raises(MixsegError, match=r"a.* and .*a.* are two files for one scan: rename or remove one"):
+        find_images(tmp_path)
+
+
+def test_images_of_another_number_of_channels_are_refused_with_the_remedy(tmp_path):
+    train(config(steps=2), data(val=0), tmp_path / "run", hardware=Hardware("cpu"))
+    for channel in range(2):
+        io.write(tmp_path / "images" / f"a_000{channel}.nii.gz", np.zeros((16, 16, 2), np.float32))
+    with pytest.raises(MixsegError, match=r"a_0000\.nii\.gz has 2 channels, and the run was trained on 1: give"):
+        predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", device="cpu")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_validation_scans_predicts_with_its_last_weights(tmp_path):
+    train(config(steps=2), data(val=0), tmp_path / "run", hardware=Hardware("cpu"))
+    assert not (tmp_path / "run" / "best.pt").exists()
+    io.write(tmp_path / "images" / "a.nii.gz", np.random.default_rng(0).normal(size=(16, 16, 2)).astype(np.float32))
+    (written,) = predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", device="cpu")
+    assert io.read(written).array.shape == (16, 16, 2)
+    with pytest.raises(MixsegError, match=r"best\.pt does not exist"):
+        predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", checkpoint="best", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def volumes(tmp_path_factory):
+    """A run of 8x8x8 patches, and two images, the second smaller than a patch along one axis."""
+    folder = tmp_path_factory.mktemp("volumes")
+    train(config(dims=3, steps=4), data(dims=3), folder / "run", hardware=Hardware("cpu"))
+    rng = np.random.default_rng(0)
+    for name, size in (("a", (20, 13, 11)), ("b", (9, 16, 5))):
+        io.write(folder / "images" / f"{name}.nii.gz", rng.normal(100, 20, size).astype(np.float32))
+    return folder
+
+
+def predict(folder, out, **options):
+    written = predict_folder(folder / "run", folder / "images", out, device="cpu", **options)
+    return {path.name.removesuffix(".nii.gz"): io.read(path).array for path in written}
+
+
+def test_label_maps_of_volumes_are_the_class_with_the_highest_probability(volumes, tmp_path):
+    alone = predict(volumes, tmp_path / "alone")
+    more = predict(volumes, tmp_path / "more", probabilities=True, entropy=True)
+    assert set(alone) == {"a", "b"}
+    for name, labels in alone.items():
+        probs = np.stack([more[f"{name}_probability_{label}"] for label in ("background", "disc")])
+        clear = np.abs(probs[1] - probs[0]) > 1e-5
+        assert clear.mean() > 0.99
+        assert np.array_equal(labels[clear], probs.argmax(axis=0)[clear])
+        assert np.array_equal(labels, more[name])
+        entropy = -(probs * np.log(probs.clip(1e-12))).sum(axis=0)
+        np.testing.assert_allclose(more[f"{name}_entropy"], entropy, atol=1e-4)
+
+
+def test_what_a_volume_takes_is_said_before_it_starts(volumes, tmp_path, capsys):
+    predict(volumes, tmp_path / "half")
+    said = capsys.readouterr().err
+    assert "20 x 13 x 11 voxels: 24 windows of 8 x 8 x 8, 0.0 GB beside the network's own." in said
+    assert "9 x 16 x 5 voxels: 6 windows of 8 x 8 x 8" in said
+    predict(volumes, tmp_path / "none", overlap=0.0)
+    assert "20 x 13 x 11 voxels: 12 windows of 8 x 8 x 8" in capsys.readouterr().err
+
+
+def test_other_windows_give_other_probabilities(volumes, tmp_path):
+    kinds = {"as trained": {}, "uniform": {"window": "uniform"}, "closer": {"overlap": 0.75}}
+    found = [predict(volumes, tmp_path / name, probabilities=True, **how) for name, how in kinds.items()]
+    values = [each["a_probability_disc"] for each in found]
+    assert not np.array_equal(values[0], values[1])
+    assert not np.array_equal(values[0], values[2])
+    assert np.abs(values[0] - values[2]).max() < 0.5
+
+
+def test_an_overlap_is_a_share_of_the_patch():
+    asked = config(dims=3, patch=[112, 112, 80], stride=[18, 18, 4], window="uniform")
+    assert covered(asked, window=None, overlap=None) == asked
+    half = covered(asked, window="gaussian", overlap=0.5)
+    assert Windows.of(half) == Windows((112, 112, 80), (56, 56, 40), "gaussian")
+    assert covered(asked, window=None, overlap=0.999).stride == (1, 1, 1)
+    for wrong in (-0.1, 1.0, 50):
+        with pytest.raises(MixsegError, match="give a share from 0 to below 1"):
+            covered(asked, window=None, overlap=wrong)
+
+
+def test_a_resampled_volume_is_brought_back_by_its_probabilities_unless_they_are_too_many(tmp_path, monkeypatch):
+    settings = {"dims": 3, "steps": 4, "spacing": [1.0, 1.0, 1.0]}
+    train(config(**settings), data(dims=3), tmp_path / "run", hardware=Hardware("cpu"))
+    image = np.random.default_rng(0).normal(100, 20, (24, 22, 9)).astype(np.float32)
+    io.write(tmp_path / "images" / "a.nii.gz", image, affine=np.diag([0.5, 0.5, 2.0, 1.0]))
+    smooth = predict(tmp_path, tmp_path / "smooth", probabilities=True)
+    assert np.array_equal(predict(tmp_path, tmp_path / "alone")["a"], smooth["a"])
+    monkeypatch.setattr(model, "MOST_PROBABILITIES", 1000)
+    thrifty = predict(tmp_path, tmp_path / "thrifty")["a"]
+    assert thrifty.shape == image.shape
+    assert (thrifty == smooth["a"]).mean() > 0.9

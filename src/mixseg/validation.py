@@ -17,7 +17,7 @@ from mixseg.losses import DIVERGENCES
 from mixseg.methods import Method
 from mixseg.types import IGNORE
 
-WATCHED_SLICES = 64
+WATCHED_SLICES = 32
 WATCHED_VOLUMES = 2
 
 
@@ -136,8 +136,11 @@ class Look:
                     sizes[name][:, index].index_add_(
                         0, owner, (ours.flatten(1).sum(1) + theirs.flatten(1).sum(1)).float()
                     )
-        dsc = {name: (2 * overlap[name] / sizes[name]).nanmean(dim=0).tolist() for name in method.outputs}
-        return {name: dict(zip(self.classes[1:], values[1:], strict=True)) for name, values in dsc.items()}
+        dsc = torch.stack([2 * overlap[name] / sizes[name] for name in method.outputs]).nanmean(dim=1).tolist()
+        return {
+            name: dict(zip(self.classes[1:], values[1:], strict=True))
+            for name, values in zip(method.outputs, dsc, strict=True)
+        }
 
     def _watch(self, method: Method) -> dict[str, Any]:
         """Class shares, entropy and distance from the teacher of the answer on the watched scans."""
@@ -159,12 +162,19 @@ class Look:
 
 
 def _few(scans: Sequence[Scan], dims: int) -> list[Scan]:
-    """Enough of the scans to see a collapse, spread evenly."""
+    """Enough of the scans to see a collapse, spread evenly, and no more: they cost as much as validation slices do."""
     if dims == 3:
         return list(scans[:WATCHED_VOLUMES])
-    total = sum(len(scan.image) for scan in scans)
-    every = max(1, total // WATCHED_SLICES)
-    return [Scan(scan.name, scan.image[::every], mean=scan.mean, std=scan.std) for scan in scans]
+    lengths = [len(scan.image) for scan in scans]
+    total = sum(lengths)
+    chosen = np.zeros(total, bool)
+    chosen[np.linspace(0, total - 1, min(total, WATCHED_SLICES)).round().astype(int)] = True
+    watched = []
+    for scan, end in zip(scans, np.cumsum(lengths), strict=True):
+        shown = chosen[end - len(scan.image) : end]
+        if shown.any():
+            watched.append(Scan(scan.name, scan.image[shown], mean=scan.mean, std=scan.std))
+    return watched
 
 
 def _lost(scan: Scan, classes: int) -> Tensor:

@@ -13,9 +13,10 @@ from mixseg.report.wording import short_name
 from mixseg.scores import Comparison, wilcoxon
 
 READING = (
-    "Two-sided Wilcoxon signed-rank test over scans, after the mean over classes and seeds of each scan; last "
-    "checkpoint. Holm: corrected for the number of tests in the table of its setting. With fewer than 6 scans no "
-    "difference can reach p = 0.05. Seeds are averaged, not tested: the spread over seeds is in the table above."
+    "DSC and HD95: the mean over scans of first minus second. p: two-sided Wilcoxon signed-rank test over scans, after "
+    "the mean over classes and seeds of each scan; last checkpoint; several scans of one patient count one by one. "
+    "Holm: corrected for the number of tests in the table. With fewer than 6 scans no difference can reach p = 0.05. "
+    "Seeds are averaged, not tested: the spread over seeds is in the table of scores."
 )
 
 
@@ -33,7 +34,7 @@ def paired_tests(results: Results) -> Table | None:
         pairs = _pairs(results, [each for each in filled if each.runs])
         if pairs:
             groups.append(Group(heading(results.plan.columns, column), _lines(pairs, results.part)))
-    head = ("first", "second", "scans", "DSC, first - second (points)", "p", "p, Holm", "HD95 (voxels)", "p", "p, Holm")
+    head = ("first", "second", "scans", "DSC (points)", "p", "p, Holm", "HD95 (voxels)", "p", "p, Holm")
     return Table("Paired tests", head, 2, tuple(groups), READING) if groups else None
 
 

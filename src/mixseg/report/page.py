@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NUMBER = re.compile(r"[-+]?[\d.,]+( ?%)?( ± [\d.,]+)?|-")
-"""What is aligned to the right in a table."""
+NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( ?%)?( ± [\d.,]+)?( \([-+][\d.,]+\))?|-")
+"""What is aligned to the right in a table: a number, with its spread, and in brackets a difference."""
 
 
 class Html(str):
@@ -74,14 +74,29 @@ def folded(summary: str, body: Html) -> Html:
     return Html(f"<details><summary>{escaped(summary)}</summary>\n{body}\n</details>")
 
 
-def table(rows: Iterable[Sequence[object]], head: Sequence[object] = ()) -> Html:
-    """A table, with or without a head; columns that hold nothing but numbers are aligned to the right."""
+def table(rows: Iterable[Sequence[object]], head: Sequence[object] = (), *, words: int | None = None) -> Html:
+    """A table, with or without a head; columns that hold nothing but numbers are aligned to the right.
+
+    Args:
+        rows: Its lines.
+        head: Of its columns.
+        words: If given, the columns after so many are for numbers; where one of them says why there is none, it is set
+            apart from the numbers around it.
+    """
     lines = [[escaped(cell) for cell in row] for row in rows]
     columns = range(len(head or next(iter(lines), ())))
-    right = [bool(lines) and all(NUMBER.fullmatch(line[i]) for line in lines if line[i]) for i in columns]
+    if words is None:
+        right = [bool(lines) and all(NUMBER.fullmatch(line[i]) for line in lines if line[i]) for i in columns]
+    else:
+        right = [place >= words for place in columns]
+        lines = [[*line[:words], *map(_apart, line[words:])] for line in lines]
     top = f"<thead>{_row('th', [escaped(cell) for cell in head], right)}</thead>\n" if head else ""
     body = "\n".join(_row("td", line, right) for line in lines)
     return Html(f'<div class="scroll"><table>\n{top}<tbody>\n{body}\n</tbody>\n</table></div>')
+
+
+def _apart(cell: Html) -> Html:
+    return cell if NUMBER.fullmatch(cell) else Html(f'<span class="missing">{cell}</span>')
 
 
 def _row(tag: str, cells: Sequence[Html], right: Sequence[bool]) -> str:

@@ -40,7 +40,8 @@ def min_entropy_slope(logit: Values) -> Values:
 def draw(_: Results) -> list[Drawn]:
     """The same for every experiment."""
     figure, (values, slopes) = panels(2, columns=2, size=(5.2, 3.8))
-    p, logits = np.linspace(0, 1, 401), np.linspace(-FAR, FAR, 801)
+    p, positive = np.linspace(0, 1, 401), np.linspace(0, FAR, 401)
+    logits = np.concatenate([-positive[:0:-1], positive])  # 0 is one of them
     for number, (name, of, slope) in enumerate(
         (("entropy", entropy, entropy_slope), ("min-entropy", min_entropy, min_entropy_slope))
     ):
@@ -55,8 +56,9 @@ def draw(_: Results) -> list[Drawn]:
     shown = np.array([0.01, 0.1, 0.5, 0.9, 0.99])
     above.set_xticks(np.log(shown / (1 - shown)), [f"p = {value:g}" for value in shown])
     above.tick_params(labelsize=8)
-    slopes.set_title(slopes.get_title(loc="left"), loc="left", fontsize=10.5, fontweight="bold", pad=20)
     for axes in (values, slopes):
+        # Room for the second axis, on both sides alike.
+        axes.set_title(axes.get_title(loc="left"), loc="left", fontsize=10.5, fontweight="bold", pad=22)
         legend(axes)
     caption = (
         "Left: the Shannon entropy of a voxel with two classes, and its min-entropy, which is the cross-entropy "

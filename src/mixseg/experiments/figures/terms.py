@@ -45,6 +45,8 @@ def panel(distill: Curve, entropy: Curve) -> Figure:
     legend(both)
     seeds.draw(ratio, Curve("entropy / divergence", distill.steps, _ratio(distill, entropy)), 0)
     ratio.set_yscale("log")
+    ratio.yaxis.set_major_formatter("{x:g}")
+    ratio.yaxis.set_minor_formatter("")
     ratio.axhline(100, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
     ratio.annotate(
         "two orders of magnitude", (0.02, 100), xycoords=("axes fraction", "data"), fontsize=8.5, color=INK, va="bottom"

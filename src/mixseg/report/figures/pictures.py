@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from mixseg.types import IGNORE
 Bytes = NDArray[np.uint8]
 MARGIN = 0.35
 """Of the structure's size, kept around it."""
+FLOOD = 4
+"""A label map that marks so many times the truth does not widen the picture; it is tinted instead."""
 SMALLEST = 40
 """Pixels: nothing is enlarged more than that."""
 INSIDE = 0.85
@@ -94,10 +97,10 @@ def _tallness(picture: Bytes) -> float:
 
 
 def around(strip: Strip) -> tuple[slice, slice]:
-    """The part of the picture that holds everything marked by anyone, with a margin."""
-    marked = (strip.truth > 0) & (strip.truth != IGNORE)
+    """The part of the picture that holds what is marked by anyone, with a margin; floods are left out of account."""
+    marked = _structure(strip)
     for labels in strip.labels.values():
-        if labels is not None:
+        if labels is not None and not _floods(labels, strip):
             marked = marked | (labels > 0)
     rows, columns = (np.flatnonzero(marked.any(axis=axis)) for axis in (1, 0))
     if not len(rows):
@@ -107,6 +110,17 @@ def around(strip: Strip) -> tuple[slice, slice]:
         _interval(int(found[0] + found[-1]) // 2, side, size)
         for found, size in zip((rows, columns), marked.shape, strict=True)
     )  # type: ignore[return-value]
+
+
+def _structure(strip: Strip) -> NDArray[np.bool_]:
+    there: NDArray[np.bool_] = (strip.truth > 0) & (strip.truth != IGNORE)
+    return there
+
+
+def _floods(labels: Bytes, strip: Strip) -> bool:
+    """Whether a label map marks far more than there is; where there is nothing, no one can say."""
+    there = int(np.count_nonzero(_structure(strip)))
+    return 0 < FLOOD * there < int(np.count_nonzero(labels))
 
 
 def _interval(centre: int, side: int, size: int) -> slice:
@@ -127,6 +141,9 @@ def _panel(axes: Axes, head: str, strip: Strip, box: tuple[slice, slice]) -> Any
         return None
     if head != "truth":
         outline(axes, strip.truth[box], thin=True)
+        if _floods(labels, strip):  # its border may lie outside the picture
+            tint = np.ma.masked_equal(labels[box], 0).astype(float)
+            axes.imshow(tint * 0 + 1, cmap=ListedColormap([STRUCTURES[0]]), alpha=0.45, interpolation="nearest")
     outline(axes, labels[box])
     return None
 

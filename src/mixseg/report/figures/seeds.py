@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from mixseg.report.figures.style import MARKERS, line, plain
 from mixseg.report.run_files import RunFiles
@@ -31,9 +32,10 @@ class Curve:
     values: Sequence[Sequence[float]]
 
     @property
-    def mean(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def mean(self) -> NDArray[np.float64]:
         """Over seeds."""
-        return np.asarray(self.values, float).mean(axis=0)
+        mean: NDArray[np.float64] = np.mean(np.asarray(self.values, float), axis=0)
+        return mean
 
 
 def gathered(name: str, runs: Sequence[RunFiles], value: str | None = None) -> Curve | None:
@@ -67,7 +69,11 @@ def draw(axes: Axes, curve: Curve, number: int) -> None:
     look: dict[str, Any] = line(number)
     every = max(1, len(curve.steps) // MARKS)
     # Markers of different curves do not lie on top of each other.
-    marks = {"marker": MARKERS[number % len(MARKERS)], "markersize": 5, "markevery": ((number * every) // 6, every)}
+    marks: dict[str, Any] = {
+        "marker": MARKERS[number % len(MARKERS)],
+        "markersize": 5,
+        "markevery": ((number * every) // 6, every),
+    }
     axes.plot(curve.steps, curve.mean, **look, **marks, label=plain(curve.name))
     if len(curve.values) > 1:
         low, high = np.min(curve.values, axis=0), np.max(curve.values, axis=0)

@@ -1,0 +1,55 @@
+"""What an experiment's page cannot show, why, and the command that makes it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from mixseg.experiments.figures import FIGURES
+from mixseg.experiments.planning import SEEDS
+from mixseg.experiments.protocol import BUILT_IN
+from mixseg.experiments.results import Results
+from mixseg.report.page import Html, bullets, escaped, joined, paragraph, preformatted, table
+
+
+def command(results: Results, experiment: str | None = None) -> str:
+    """The line that runs this experiment, or goes on with it; or another one in the same folder, on the same scans."""
+    plan = results.plan
+    words = ["mixseg", "experiment", experiment or plan.experiment]
+    words += ["--dataset", BUILT_IN if plan.dataset == BUILT_IN else plan.scans]
+    if plan.quick:
+        words.append("--quick")
+    elif plan.seeds != SEEDS:
+        words += ["--seeds", *map(str, plan.seeds)]
+    if plan.split:
+        words += ["--split", plan.split]
+    if plan.test and plan.dataset != BUILT_IN:
+        words.append("--test")
+    return shlex.join([*words, "--out", str(results.folder.parent)])
+
+
+def missing_runs(results: Results) -> Html:
+    """The cells that cannot be filled, and every run that is not finished, with the reason."""
+    lines = [(gap.name, gap.seed, gap.why, gap.sentence or "-") for gap in results.gaps]
+    never = [
+        f"{each.cell.row}, {each.cell.column}: {each.cell.missing}" for each in results.filled if each.cell.missing
+    ]
+    parts = []
+    if lines:
+        parts += [table(lines, ("run", "seed", "why", "more")), paragraph("They are made by")]
+        parts.append(preformatted(command(results)))
+    if never:
+        parts += [paragraph("Cells that this data cannot fill:"), bullets(never)]
+    return joined(parts)
+
+
+def missing_figures(results: Results, names: Sequence[str]) -> Html:
+    """Each kind of figure that was not drawn: what it shows, what it needs, and what makes it."""
+    points = []
+    for name in names:
+        row = FIGURES[name]
+        own = results.plan.experiment in row.made_by
+        line = command(results, None if own else row.made_by[0])
+        why = f"needs finished runs of {row.needs}" if own else f"belongs to {row.made_by[0]}"
+        points.append(Html(f"{escaped(f'{row.about}: {why}.')} <code>{escaped(line)}</code>"))
+    return bullets(points) if points else Html("")

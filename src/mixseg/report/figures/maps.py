@@ -1,0 +1,84 @@
+"""Maps of a probability side by side, with the border of the truth on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from mixseg.report.figures.pictures import NOTE, Strip, around, outline
+from mixseg.report.figures.style import INK, plain
+
+Bytes = NDArray[np.uint8]
+SIDE = 2.4
+"""Inches of a panel."""
+SCALE = "gray"
+"""As light as it is probable: the same on every printer."""
+
+
+@dataclass(frozen=True)
+class MapStrip:
+    """One row of panels of the same slice.
+
+    Attributes:
+        name: Said on the left.
+        image: Grey values.
+        truth: Class indices or IGNORE.
+        maps: Probabilities by panel name, 255 is 1.
+        notes: What is said under the panel of that name.
+    """
+
+    name: str
+    image: Bytes
+    truth: Bytes
+    maps: Mapping[str, Bytes]
+    notes: Mapping[str, str]
+
+
+def probability_maps(strips: Sequence[MapStrip], what: str) -> Figure:
+    """Image, truth, and a map of each name; ``what`` the maps show is said beside the scale."""
+    heads = ["image", "truth", *strips[0].maps]
+    boxes = [around(_marked(strip)) for strip in strips]
+    tall = [len(strip.image[box]) / len(strip.image[box][0]) for strip, box in zip(strips, boxes, strict=True)]
+    size = (SIDE * len(heads) + 1.2, SIDE * sum(tall) + NOTE * len(strips) + 0.3)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(len(strips), len(heads), squeeze=False, gridspec_kw={"height_ratios": tall})
+    shown: Any = None
+    for number, (strip, box, row) in enumerate(zip(strips, boxes, grid, strict=True)):
+        for head, axes in zip(heads, row, strict=True):
+            shown = _panel(axes, head, strip, box) or shown
+            axes.set_xticks([])
+            axes.set_yticks([])
+            if number == 0:
+                axes.set_title(plain(head), fontsize=10, color=INK, fontweight="bold")
+            axes.set_xlabel(plain(strip.notes.get(head, "")), fontsize=8.5, color=INK)
+        row[0].set_ylabel(plain(strip.name), fontsize=8.5, color=INK)
+    bar = figure.colorbar(shown, ax=grid.ravel().tolist(), shrink=0.6, aspect=25)
+    bar.set_label(plain(what), fontsize=9)
+    bar.ax.tick_params(labelsize=8)
+    return figure
+
+
+def _panel(axes: Axes, head: str, strip: MapStrip, box: tuple[slice, slice]) -> Any:  # noqa: ANN401 - a mappable
+    if head in ("image", "truth"):
+        axes.imshow(strip.image[box], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        if head == "truth":
+            outline(axes, strip.truth[box])
+        return None
+    shown = axes.imshow(strip.maps[head][box] / 255, cmap=SCALE, vmin=0, vmax=1, interpolation="nearest")
+    outline(axes, strip.truth[box], thin=True)
+    return shown
+
+
+def _marked(strip: MapStrip) -> Strip:
+    """The slice with what is likelier than not as label maps: it says which part is worth showing."""
+    return Strip(strip.name, strip.image, strip.truth, {head: _likely(each) for head, each in strip.maps.items()})
+
+
+def _likely(probability: Bytes) -> Bytes:
+    return (probability > 127).astype(np.uint8)

@@ -66,6 +66,7 @@ class GraphedStep(PlainStep):
             group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=fabric.device)
             group["capturable"] = True
         self.progress = torch.zeros((), device=fabric.device)
+        self.batch: Batch | None = None
         self.done = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -73,33 +74,42 @@ class GraphedStep(PlainStep):
         """One step; the first few are plain ones."""
         self._settle(step)
         self.progress.fill_(step / self.config.steps)
-        batch = self.feed(step)
+        batch = self._keep(self.feed(step))
         if self.done < PLAIN_FIRST:
             self.done += 1
             return self._aside(batch)
         if self.graph is None:
             self._record(batch)
         assert self.graph is not None
-        for kept, fresh in zip(_tensors(self.batch), _tensors(batch), strict=True):
-            kept.copy_(fresh)
         self.graph.replay()
         return self._found()
+
+    def _keep(self, fresh: Batch) -> Batch:
+        """``fresh`` in the tensors that every step reads.
+
+        The plain steps too: nothing may look new to the compiler while the step is recorded.
+        """
+        if self.batch is None:
+            self.batch = Batch(*(Part(*(tensor.clone() for tensor in part)) for part in fresh))
+            return self.batch
+        for kept, tensor in zip(_tensors(self.batch), _tensors(fresh), strict=True):
+            kept.copy_(tensor)
+        return self.batch
 
     def _aside(self, batch: Batch) -> tuple[Tensor, dict[str, Term]]:
         """A plain step on a stream of its own, as a recording will be: autograd then ties nothing to another one."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            found = self._train(batch, self.progress.clone())
+            found = self._train(batch, self.progress)
         torch.cuda.current_stream().wait_stream(stream)
         return found
 
     def _record(self, batch: Batch) -> None:
-        self.batch = Batch(*(Part(*(tensor.clone() for tensor in part)) for part in batch))
         self.graph = torch.cuda.CUDAGraph()
         # Threads of their own, such as one that pins memory, may go on meanwhile.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            loss, self.terms = self._train(self.batch, self.progress)
+            loss, self.terms = self._train(batch, self.progress)
             values = [term.value for term in self.terms.values()]
             weights = [term.weight for term in self.terms.values() if isinstance(term.weight, Tensor)]
             self.numbers = torch.stack([loss, *values, *weights])

@@ -30,7 +30,7 @@ VERBS: dict[str, Verb] = {
     "self-train": Verb("runs", "rounds of training, each from the masks that the one before proposes"),
     "predict": Verb("runs", "label maps for a folder of images"),
     "evaluate": Verb("runs", "DSC, HD95 and ASSD of label maps against reference masks"),
-    "report": Verb("runs", "one HTML page about a run"),
+    "report": Verb("runs", "one HTML page about a run, a comparison or an experiment"),
     "experiment": Verb("experiment", "a table of the paper on your scans or the built-in ones, from one line"),
     "demo": Verb("runs", "everything on built-in data, in minutes on a CPU"),
 }

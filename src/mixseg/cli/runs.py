@@ -222,8 +222,12 @@ def report(
 
     $ mixseg report lower-bound kl-ent --out comparison.html
 
+    Of an experiment it is its table beside the paper's, with all figures that its runs allow.
+
+    $ mixseg report experiments/phantom/main
+
     Args:
-        runs: A run folder, or several.
+        runs: A run folder, or several; the folder of an experiment, or one that holds several experiments.
         out: The comparison's page; comparison.html beside the first run if not given.
     """
     from mixseg.cli.printing import print_table
@@ -233,11 +237,24 @@ def report(
     if not runs:
         raise MixsegError("Name a run folder to report on: the --out of a training.")
     if len(runs) == 1:
-        print(f"Written: {write_report(runs[0])}")
+        if not _report_experiments(runs[0]):
+            print(f"Written: {write_report(runs[0])}")
         return
     head, *rows = comparison_rows(runs)
     print_table(rows, head)
     print(f"\nWritten: {write_comparison(runs, out or runs[0].parent / 'comparison.html')}")
+
+
+def _report_experiments(folder: Path) -> bool:
+    """Report on the experiment in ``folder``, or on all that it holds; False if there is none."""
+    from mixseg.experiments.plan import experiments_in, is_experiment
+
+    found = [folder] if is_experiment(folder) else experiments_in(folder)
+    if found:
+        from mixseg.experiments.report import write_experiment
+    for experiment in found:
+        print(f"Written: {write_experiment(experiment)}")
+    return bool(found)
 
 
 def demo(*, out: Output = Path("demo")) -> None:

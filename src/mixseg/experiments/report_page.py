@@ -77,7 +77,7 @@ def _standing(results: Results, column: str, scored: Mapping[str, tuple[Filled, 
     held = reference(results, [each for each, _ in scored.values()])
     means = {name: 100 * found.mean for name, (_, found) in scored.items()}
     own = scored[held.cell.row][1]
-    kind = "" if results.plan.varies == "method" else f"{results.plan.varies} "
+    kind = f"{results.plan.varies} " if held.cell.row.replace(".", "").isdigit() else ""
     sentence = (
         f"{heading(results.plan.columns, column)}: {kind}{held.cell.row} has "
         f"{means.pop(held.cell.row):.1f} % DSC on the {part_name(results.part)} scans ({count(own.seeds, 'seed')})"

@@ -13,6 +13,8 @@ CHECKPOINTS = ("last", "best")
 MEASURES = {"DSC": ("dsc", 100.0), "HD95": ("hd95_vox", 1.0)}
 """By head: the score, and what makes it percent or voxels."""
 NO_PAPER = "-"
+COSTS = {"scans": "partly labelled scans", "voxels": "labelled voxels", "strokes": "strokes"}
+"""What the labels of a cell cost, by the name of the plan."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ def score_table(results: Results) -> Table:
     plan = results.plan
     values = (_theirs(results, each, output, "dsc") for each in results.filled for output in _outputs(each))
     held = any(value is not None for value in values)
-    costs = list(dict.fromkeys(name for each in results.filled for name in each.cell.budget))
-    head = [plan.varies, "output", "seeds", *costs]
+    costs = [name for name in COSTS if any(name in each.cell.budget for each in results.filled)]
+    head = [plan.varies, "output", "seeds", *(COSTS[name] for name in costs)]
     for measure in MEASURES:
         head += [f"{measure} {checkpoint}" for checkpoint in CHECKPOINTS] + (["paper"] if held else [])
     groups = (

@@ -51,13 +51,14 @@ def reference(results: Results, filled: Sequence[Filled]) -> Filled:
 
 
 def _pairs(results: Results, filled: Sequence[Filled]) -> list[Pair]:
-    if not filled:
-        return []
-    held = reference(results, filled)
-    pairs = [Pair((held, held.answer), (each, each.answer)) for each in filled if each is not held]
-    return pairs + [
-        Pair((each, "bottom"), (each, "top")) for each in filled if {"bottom", "top"} <= set(each.cell.outputs)
-    ]
+    """Each curve, where there are several, has a reference of its own."""
+    pairs = []
+    for series in dict.fromkeys(each.cell.series for each in filled):
+        own = [each for each in filled if each.cell.series == series]
+        held = reference(results, own)
+        pairs += [Pair((held, held.answer), (each, each.answer)) for each in own if each is not held]
+    dual = [each for each in filled if {"bottom", "top"} <= set(each.cell.outputs)]
+    return pairs + [Pair((each, "bottom"), (each, "top")) for each in dual]
 
 
 def _lines(pairs: Sequence[Pair], part: str) -> tuple[tuple[str, ...], ...]:

@@ -85,8 +85,12 @@ def _strip(prepared: Prepared, case: PreparedCase, proposed: Sequence[Proposed])
         image=plane.of(grey),
         truth=plane.of(truth),
         labels={name: plane.of(mask) for name, mask in held.items()},
-        notes={name: f"DSC {100 * _dsc(mask, case, prepared):.1f} %" for name, mask in held.items()},
+        notes={name: _note(mask, case, prepared) for name, mask in held.items()},
     )
+
+
+def _note(mask: Labels, case: PreparedCase, prepared: Prepared) -> str:
+    return f"DSC {100 * _dsc(mask, case, prepared):.1f} %" if mask.any() else "nothing is proposed"
 
 
 def _worst_plane(truth: Labels, proposal: Labels, *, dims: int) -> Plane:

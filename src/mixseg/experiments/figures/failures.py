@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,7 +98,7 @@ def _worst_plane(truth: Labels, proposal: Labels, *, dims: int) -> Plane:
     """The slice with most wrong voxels; of a volume, across its last axis."""
     first = planes(truth, proposal, dims=dims, rank="worst")[0]
     others = tuple(axis for axis in range(3) if axis != first.axis)
-    return Plane(first.axis, int((truth != proposal).sum(axis=others).argmax()), first.step, first.upright, "")
+    return replace(first, index=int((truth != proposal).sum(axis=others).argmax()), why="most errors")
 
 
 def _dsc(mask: Labels, case: PreparedCase, prepared: Prepared) -> float:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from mixseg.report.figures.style import INK, MARKERS, SOFT, legend, line, name_axes, panels, plain
+
+FEW = 8
+"""So many values along a logarithmic axis are each named."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,17 @@ def _draw(axes: Axes, series: Series, number: int, *, said: bool) -> None:
 
 
 def _scale(axes: Axes, places: Sequence[float], logarithmic: bool) -> None:
-    if logarithmic and places and min(places) > 0:
+    known = sorted(set(places))
+    positive = [place for place in known if place > 0]
+    if not logarithmic or not positive:
+        if all(float(place).is_integer() for place in known):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        return
+    if known[0] > 0:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    elif all(float(place).is_integer() for place in places):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:  # 0 has its place too, one step to the left of the smallest
+        axes.set_xscale("symlog", linthresh=positive[0])
+    if len(known) <= FEW:
+        axes.set_xticks(known)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())

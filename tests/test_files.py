@@ -3,10 +3,11 @@
 import errno
 import os
 
+import numpy as np
 import pytest
 
 from mixseg.errors import MixsegError
-from mixseg.files import explained, read_json, replacing, write_json
+from mixseg.files import explained, read_json, replacing, write_json, writing_arrays
 
 
 def leftovers(folder):
@@ -78,3 +79,17 @@ def test_json_goes_there_and_back_and_a_broken_one_is_named(tmp_path):
     path.unlink()
     with pytest.raises(MixsegError, match=r"a\.json does not exist"):
         read_json(path)
+
+
+def test_arrays_are_kept_one_by_one_and_read_as_one_archive(tmp_path):
+    arrays = {"last/top/a": np.arange(24, dtype=np.uint8).reshape(2, 3, 4), "best/b/c.d": np.zeros((0, 2), np.uint8)}
+    with writing_arrays(tmp_path / "maps.npz") as keep:
+        for name, array in arrays.items():
+            keep(name, array)
+        assert not (tmp_path / "maps.npz").exists(), "whole or absent"
+    with np.load(tmp_path / "maps.npz", allow_pickle=False) as held:
+        assert held.files == list(arrays)
+        for name, array in arrays.items():
+            assert np.array_equal(held[name], array)
+    np.savez_compressed(tmp_path / "numpys.npz", **arrays)
+    assert (tmp_path / "maps.npz").stat().st_size < 1.5 * (tmp_path / "numpys.npz").stat().st_size

@@ -29,7 +29,8 @@ GLMI, SSCO = {"method": "glmi"}, {"method": "ssco"}
 
 
 def scans_for(settings):
-    return data() if settings["method"] == "kl-ent" else data(partial=0, bare=3)
+    size = {"dims": 3, "side": 10} if settings.get("dims") == 3 else {}
+    return data(**size) if settings["method"] == "kl-ent" else data(partial=0, bare=3, **size)
 
 
 def assert_same_run(one, other):
@@ -61,11 +62,18 @@ def killed_at(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "settings", [KL_ENT, UA_MT, GLMI, SSCO, {**KL_ENT, "precision": "fp64"}, {**KL_ENT, "dims": 3}]
+    "settings",
+    [
+        *(KL_ENT, UA_MT, GLMI, SSCO, {**KL_ENT, "precision": "fp64"}),
+        *({**method, "dims": 3} for method in (KL_ENT, UA_MT, GLMI, SSCO)),
+    ],
+    ids=lambda settings: "-".join(
+        str(value) for key, value in settings.items() if key in ("method", "precision", "dims")
+    ),
 )
 def test_stopped_twice_and_resumed_is_bit_equal_to_uninterrupted(tmp_path, killed_at, settings):
     settings = {**settings, "validate_every": 3}
-    scans = replace(scans_for(settings), **({} if settings.get("dims") != 3 else vars(data(dims=3, side=10))))
+    scans = scans_for(settings)
     whole = train(config(**settings), scans, tmp_path / "whole", hardware=CPU)
     for step in (9, 18):
         killed_at(step, steps=20)

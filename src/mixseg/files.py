@@ -6,12 +6,17 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mixseg.errors import MixsegError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @contextmanager
@@ -53,6 +58,23 @@ def explained(path: Path) -> Iterator[None]:
         else:
             raise
         raise MixsegError(sentence) from error
+
+
+@contextmanager
+def writing_arrays(path: Path) -> Iterator[Callable[[str, NDArray[np.generic]], None]]:
+    """Inside, ``keep(name, array)`` adds an array to the archive ``path``, which ``np.load`` reads, and forgets it.
+
+    What ``np.savez_compressed`` writes, without holding all of it.
+    """
+    import numpy as np  # here, so that whoever reads JSON need not wait for it
+
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+
+        def keep(name: str, array: NDArray[np.generic]) -> None:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+
+        yield keep
 
 
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - whatever json takes

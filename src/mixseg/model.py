@@ -118,6 +118,15 @@ def predict_on_source(
     return labels
 
 
+def memory_plan(scan: Scan, config: Config, *, classes: int, outputs: int, probabilities: bool = False) -> str:
+    """What predicting a volume takes, in a sentence; nothing for slices, which take little."""
+    windows = Windows.of(config)
+    if windows is None:
+        return ""
+    sizes = {"channels": scan.channels, "classes": classes, "outputs": outputs}
+    return windows.plan(grid_of(scan, config), **sizes, probabilities=probabilities)
+
+
 def grid_of(scan: Scan, config: Config) -> tuple[int, ...]:
     """The size of a scan's label maps."""
     axes = (0, 2, 3) if config.dims == 2 else (1, 2, 3)

@@ -22,9 +22,8 @@ from mixseg.datasets import load
 from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
-from mixseg.inference import Windows
-from mixseg.model import grid_of, predict_on_source, predict_probabilities
 from mixseg.model import load as load_method
+from mixseg.model import memory_plan, predict_on_source, predict_probabilities
 from mixseg.progress import Progress
 from mixseg.training_data import bare_scan, prepare_options
 from mixseg.types import Case, Source
@@ -69,7 +68,7 @@ def predict_folder(
     with Progress("predicting", total=len(cases)) as bar:
         for case in cases:
             scan, place = scan_of(case, options, channels=facts["channels"])
-            plan = memory_plan(scan, config, len(classes), probabilities=probabilities or entropy)
+            plan = memory_plan(scan, config, classes=len(classes), outputs=1, probabilities=probabilities or entropy)
             if plan != said:
                 bar.say(plan)
             said = plan
@@ -86,15 +85,6 @@ def predict_folder(
                 io.write(written[-1], values, like=case.image[0])
             bar.step(case.id)
     return written
-
-
-def memory_plan(scan: Scan, config: Config, classes: int, *, probabilities: bool = False) -> str:
-    """What predicting a volume takes, in a sentence; nothing for slices, which take little."""
-    windows = Windows.of(config)
-    if windows is None:
-        return ""
-    size = grid_of(scan, config)
-    return windows.plan(size, channels=scan.channels, classes=classes, outputs=1, probabilities=probabilities)
 
 
 def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, overlap: float | None) -> Config:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,14 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 
 from mixseg.checkpoint import load_weights
 from mixseg.config import Config, make_config, read_config
 from mixseg.data.augment import AUGMENTATIONS
-from mixseg.data.batches import Feed
+from mixseg.data.batches import Feed, Scan
 from mixseg.data.crop import uncut
 from mixseg.data.pack import unpack
 from mixseg.data.prepared import Prepared
@@ -33,12 +32,13 @@ from mixseg.data.views import see
 from mixseg.engine import Hardware, fit, lead, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
-from mixseg.files import replacing, write_json
+from mixseg.files import write_json, writing_arrays
 from mixseg.folder import RunFolder, environment
+from mixseg.logbook import read_log
 from mixseg.methods import Method
-from mixseg.model import build, load, predict_labels, predict_maps
+from mixseg.model import build, load, memory_plan, predict_labels, predict_maps
 from mixseg.phases import Phases
-from mixseg.progress import track
+from mixseg.progress import Progress, track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
 from mixseg.scores import Row, score_case, summarise, write_metrics
@@ -123,10 +123,22 @@ def _finish(
             "seconds": round(time.monotonic() - started, 1),
             "phases": phases.entry(),
             "peak_gpu_gib": memory and round(memory, 2),
+            "labelled_patches": labelled_patches(read_log(folder.path / "log.jsonl")),
             "test": test,
             "summary": summarise(rows),
         },
     )
+
+
+def labelled_patches(log: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of the patches of partly labelled volumes, the share that held a label, over the whole log; None in 2D."""
+    before, drawn, hits = 0, 0, 0.0
+    for entry in log:
+        if "labelled" in entry:
+            drawn += entry["step"] - before
+            hits += entry["labelled"] * (entry["step"] - before)
+        before = entry["step"]
+    return hits / drawn if drawn else None
 
 
 def propose(
@@ -183,29 +195,36 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: 
 def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabric: Fabric, *, test: bool) -> list[Row]:
     """Label maps and scores of every output of both checkpoints, on the training grid, in voxels and mm."""
     parts = {"val": data.val, "test": data.open_test() if test else ()}
-    maps: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}
+    # Without validation scans there is no best one.
+    checkpoints = [checkpoint for checkpoint in CHECKPOINTS if (folder.path / f"{checkpoint}.pt").exists()]
+    scans = [(part, scan) for part, of_part in parts.items() for scan in of_part]
+    _say_plan([scan for _, scan in scans], config, data, method)
+    bar = Progress("scoring", total=len(scans) * len(checkpoints))
     jobs = []
-    with ThreadPoolExecutor() as pool:
-        for checkpoint in CHECKPOINTS:
-            path = folder.path / f"{checkpoint}.pt"
-            if not path.exists():  # without validation scans there is no best one
-                continue
-            load_weights(method, path)
-            for part, scans in parts.items():
-                for scan in scans:
-                    for branch, labels in predict_labels(method, scan, config, fabric).items():
-                        maps[f"{checkpoint}/{branch}/{scan.name}"] = labels
-                        key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
-                        assert scan.full is not None, "val and test scans have full masks"
-                        guess, truth = uncut(labels, scan.full, scan.beyond)
-                        jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))
+    with ThreadPoolExecutor() as pool, writing_arrays(folder.path / "predictions.npz") as keep, bar:
+        for checkpoint in checkpoints:
+            load_weights(method, folder.path / f"{checkpoint}.pt")
+            for part, scan in scans:
+                for branch, labels in predict_labels(method, scan, config, fabric).items():
+                    keep(f"{checkpoint}/{branch}/{scan.name}", labels)
+                    key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
+                    assert scan.full is not None, "val and test scans have full masks"
+                    guess, truth = uncut(labels, scan.full, scan.beyond)
+                    jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))
+                bar.step(scan.name)
         rows = [row for job in jobs for row in job.result()]
-    with replacing(folder.path / "predictions.npz") as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, **maps)  # type: ignore[arg-type]
     load_weights(method, folder.path / f"{CHECKPOINT}.pt")
     predict = partial(predict_maps, method, config=config, fabric=fabric, sureness=True)
     write_examples(folder.path / "examples.npz", rows, parts, predict, dims=config.dims)
     return rows
+
+
+def _say_plan(scans: Sequence[Scan], config: Config, data: Data, method: Method) -> None:
+    """What predicting the largest of some volumes takes."""
+    largest = max(scans, key=lambda scan: scan.image.size, default=None)
+    if largest is not None and config.dims == 3:
+        outputs = len(method.outputs)
+        print("Scoring:", memory_plan(largest, config, classes=len(data.classes), outputs=outputs), flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

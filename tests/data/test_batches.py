@@ -156,7 +156,7 @@ def test_patches_reach_every_corner_of_a_volume():
     assert seen == set(itertools.product(range(3), repeat=3))
 
 
-def test_a_volume_smaller_than_a_patch_is_padded_with_unlabelled_voxels():
+def test_a_volume_smaller_than_a_patch_is_widened_by_its_edge_without_labels():
     small = scan("a", dims=3, side=5)
     stream = PatchStream("partial", [small], 1, patch=(8, 6, 5), seed=0, device=CPU)
     rows = stream.rows(0, slice(None))
@@ -164,6 +164,8 @@ def test_a_volume_smaller_than_a_patch_is_padded_with_unlabelled_voxels():
     inside = (slice(1, 6), slice(0, 5), slice(None))
     assert np.array_equal(rows.image[0, 0][inside], small.image[0])
     assert np.array_equal(rows.partial[0][inside], small.partial)
+    # One voxel before and two after along the first axis, one after along the second.
+    assert np.array_equal(rows.image[0, 0], np.pad(small.image[0], ((1, 2), (0, 1), (0, 0)), mode="edge"))
     for labels in (rows.full, rows.partial):
         outside = torch.ones(8, 6, 5, dtype=torch.bool)
         outside[inside] = False
@@ -189,6 +191,35 @@ def test_patches_of_partly_labelled_volumes_hold_a_label_about_as_often_as_state
     assert share("partial") == pytest.approx(expected, abs=0.06)
     assert share("full") == pytest.approx(by_chance, abs=0.03)
     assert share("partial", labelled=False) == 0
+
+
+def test_the_share_of_patches_with_a_label_is_counted_where_they_are_cut():
+    def found(*scans, kind="partial", steps=range(200)):
+        return PatchStream(kind, scans, 2, patch=(8, 8, 8), seed=0, device=CPU).labelled_share(steps)
+
+    stream = PatchStream(
+        "partial", [sparse(labelled=True), sparse(labelled=False)], 2, patch=(8,) * 3, seed=0, device=CPU
+    )
+    rows = [stream.rows(step, slice(None)).partial for step in range(200)]
+    counted = np.mean([(row != IGNORE).any().item() for pair in rows for row in pair])
+    assert stream.labelled_share(range(200)) == pytest.approx(counted)
+    by_chance = (3 / 17) ** 3
+    assert counted == pytest.approx((LABELLED_PATCHES + (1 - LABELLED_PATCHES) * by_chance) / 2, abs=0.06)
+    assert found(sparse(labelled=False)) == 0
+    # A voxel that no patch can miss: the volume is no larger than a patch.
+    assert found(scan("small", kind="partial", dims=3, side=8)) == 1
+    assert np.isnan(found(sparse(labelled=True), steps=()))
+    # What a stretch of steps has is what its parts have: a run that was killed counts the same.
+    parts = [stream.labelled_share(range(0, 120)), stream.labelled_share(range(120, 200))]
+    assert (120 * parts[0] + 80 * parts[1]) / 200 == pytest.approx(counted)
+
+
+def test_a_feed_tells_the_share_for_partly_labelled_volumes_alone():
+    sizes = {"full": 2, "partial": 2}
+    assert feed(data().train, sizes).labelled_share(range(5)) is None, "slices are not drawn by their labels"
+    assert feed(data(partial=0, bare=2, dims=3).train, {"full": 2, "bare": 2}, dims=3).labelled_share(range(5)) is None
+    volumes = feed(data(dims=3).train, sizes, dims=3)
+    assert volumes.labelled_share(range(20)) == volumes.streams["partial"].labelled_share(range(20))
 
 
 def test_the_names_of_a_step_are_those_of_all_its_rows():

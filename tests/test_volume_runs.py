@@ -1,0 +1,70 @@
+"""Runs on volumes, whole: what they write down, and with which windows they score."""
+
+import itertools
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from made_runs import config, data
+from mixseg.data.augment import NONE
+from mixseg.data.batches import Feed
+from mixseg.engine import Hardware
+from mixseg.logbook import read_log
+from mixseg.run import labelled_patches, train
+
+CPU = Hardware("cpu")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run whose volumes are larger than its patches and sparsely labelled."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return train(config(dims=3), data(dims=3, side=20, uneven=True), folder, hardware=CPU)
+
+
+def test_the_share_of_patches_with_a_label_is_written_at_every_look_and_for_the_run(finished):
+    log = read_log(finished.path / "log.jsonl")
+    sizes = {"full": 2, "partial": 2}
+    feed = Feed(
+        data(dims=3, side=20, uneven=True).train,
+        sizes,
+        grid=(8, 8, 8),
+        seed=0,
+        augmentation=NONE,
+        device=torch.device("cpu"),
+    )
+    steps = [0, *(entry["step"] for entry in log)]
+    for entry, (first, last) in zip(log, itertools.pairwise(steps), strict=True):
+        drawn = [(row != 255).any().item() for step in range(first, last) for row in feed(step).partial.partial]
+        assert entry["labelled"] == pytest.approx(np.mean(drawn))
+    assert 0 < finished.finished["labelled_patches"] < 1
+    assert finished.finished["labelled_patches"] == pytest.approx(np.mean([entry["labelled"] for entry in log]))
+
+
+def test_the_share_of_a_run_counts_every_step_once():
+    log = [{"step": 50, "labelled": 1.0}, {"step": 100, "labelled": 0.5}, {"step": 120, "labelled": 0.0}]
+    assert labelled_patches(log) == pytest.approx((50 * 1.0 + 50 * 0.5) / 120)
+    assert labelled_patches([{"step": 5}]) is None
+    assert labelled_patches([]) is None
+
+
+def test_slices_have_no_such_share(tmp_path):
+    flat = train(config(steps=2), data(), tmp_path / "run", hardware=CPU)
+    assert flat.finished["labelled_patches"] is None
+    assert all("labelled" not in entry for entry in read_log(flat.path / "log.jsonl"))
+
+
+def test_a_finished_run_is_scored_anew_with_other_windows_and_not_trained(finished, tmp_path, capsys):
+    shutil.copytree(finished.path, tmp_path / "run")
+    weights = (tmp_path / "run" / "last.pt").read_bytes()
+    scans = data(dims=3, side=20, uneven=True)
+    again = train(config(dims=3, stride=[2, 2, 2], window="uniform"), scans, tmp_path / "run", hardware=CPU)
+    assert "Scoring: 20 x 20 x 20 voxels: 343 windows of 8 x 8 x 8" in capsys.readouterr().out
+    assert (tmp_path / "run" / "last.pt").read_bytes() == weights
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["stride"] == [2, 2, 2]
+    assert again.finished["summary"] != finished.finished["summary"]
+    with np.load(finished.path / "predictions.npz") as one, np.load(tmp_path / "run" / "predictions.npz") as other:
+        assert one.files == other.files

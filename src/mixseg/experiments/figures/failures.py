@@ -79,7 +79,8 @@ def failures(prepared: Prepared, proposed: Sequence[Proposed]) -> list[Strip]:
 def _strip(prepared: Prepared, case: PreparedCase, proposed: Sequence[Proposed]) -> Strip:
     truth, image = prepared.full(case), prepared.image(case)
     grey = image[:, 0] if prepared.dims == 2 else image[0]
-    plane = _worst_plane(truth, proposed[0].masks[case.id], dims=prepared.dims)
+    spacing = case.spacing if case.spacing_known else None
+    plane = _worst_plane(truth, proposed[0].masks[case.id], dims=prepared.dims, spacing=spacing)
     held = {each.name: each.masks[case.id] for each in proposed if case.id in each.masks}
     return Strip(
         name=f"{case.id}\nslice {plane.index}",
@@ -87,6 +88,7 @@ def _strip(prepared: Prepared, case: PreparedCase, proposed: Sequence[Proposed])
         truth=plane.of(truth),
         labels={name: plane.of(mask) for name, mask in held.items()},
         notes={name: _note(mask, case, prepared) for name, mask in held.items()},
+        pixel=plane.pixel,
     )
 
 
@@ -94,9 +96,9 @@ def _note(mask: Labels, case: PreparedCase, prepared: Prepared) -> str:
     return f"DSC {100 * _dsc(mask, case, prepared):.1f} %" if mask.any() else "nothing is proposed"
 
 
-def _worst_plane(truth: Labels, proposal: Labels, *, dims: int) -> Plane:
+def _worst_plane(truth: Labels, proposal: Labels, *, dims: int, spacing: tuple[float, ...] | None) -> Plane:
     """The slice with most wrong voxels; of a volume, across its last axis."""
-    first = planes(truth, proposal, dims=dims, rank="worst")[0]
+    first = planes(truth, proposal, dims=dims, rank="worst", spacing=spacing)[0]
     others = tuple(axis for axis in range(3) if axis != first.axis)
     return replace(first, index=int((truth != proposal).sum(axis=others).argmax()), why="most errors")
 

@@ -47,6 +47,7 @@ def _strip(kept: dict[str, Example], rows: dict[str, Filled]) -> MapStrip:
         truth=example.truth,
         maps=maps,
         notes={name: f"{100 * _unsure(each):.1f} % undecided" for name, each in maps.items()},
+        pixel=example.plane.pixel,
     )
 
 

@@ -42,6 +42,7 @@ def rows_of_methods(named: Mapping[str, Filled], part: str) -> list[Strip]:
             truth=example.truth,
             labels={name: run.labels_on(example, named[name].answer) for name, run in runs.items()},
             notes=_notes(example, scored, first=_first_of_its_scan(example, list(planes.values()))),
+            pixel=example.plane.pixel,
         )
         for example in planes.values()
     ]

@@ -17,8 +17,6 @@ from mixseg.report.figures.style import INK, plain
 Bytes = NDArray[np.uint8]
 SIDE = 2.4
 """Inches of a panel."""
-SCALE = "gray"
-"""As light as it is probable: the same on every printer."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,7 @@ class MapStrip:
         truth: Class indices or IGNORE.
         maps: Probabilities by panel name, 255 is 1.
         notes: What is said under the panel of that name.
+        pixel: Width and height of a pixel in mm.
     """
 
     name: str
@@ -38,13 +37,21 @@ class MapStrip:
     truth: Bytes
     maps: Mapping[str, Bytes]
     notes: Mapping[str, str]
+    pixel: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def marked(self) -> Strip:
+        """The slice with what is likelier than not as label maps: it says which part is worth showing."""
+        likely = {head: (each > 127).astype(np.uint8) for head, each in self.maps.items()}
+        return Strip(self.name, self.image, self.truth, likely, pixel=self.pixel)
 
 
 def probability_maps(strips: Sequence[MapStrip], what: str) -> Figure:
     """Image, truth, and a map of each name; ``what`` the maps show is said beside the scale."""
     heads = ["image", "truth", *strips[0].maps]
-    boxes = [around(_marked(strip)) for strip in strips]
-    tall = [len(strip.image[box]) / len(strip.image[box][0]) for strip, box in zip(strips, boxes, strict=True)]
+    boxes = [around(strip.marked) for strip in strips]
+    sizes = [strip.image[box].shape for strip, box in zip(strips, boxes, strict=True)]
+    tall = [strip.marked.aspect * size[0] / size[1] for strip, size in zip(strips, sizes, strict=True)]
     size = (SIDE * len(heads) + 1.2, SIDE * sum(tall) + NOTE * len(strips) + 0.3)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(strips), len(heads), squeeze=False, gridspec_kw={"height_ratios": tall})
@@ -65,20 +72,13 @@ def probability_maps(strips: Sequence[MapStrip], what: str) -> Figure:
 
 
 def _panel(axes: Axes, head: str, strip: MapStrip, box: tuple[slice, slice]) -> Any:  # noqa: ANN401 - a mappable
+    look: dict[str, Any] = {"cmap": "gray", "interpolation": "nearest", "aspect": strip.marked.aspect}
     if head in ("image", "truth"):
-        axes.imshow(strip.image[box], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axes.imshow(strip.image[box], vmin=0, vmax=255, **look)
         if head == "truth":
             outline(axes, strip.truth[box])
         return None
-    shown = axes.imshow(strip.maps[head][box] / 255, cmap=SCALE, vmin=0, vmax=1, interpolation="nearest")
+    # As light as it is probable: the same on every printer.
+    shown = axes.imshow(strip.maps[head][box] / 255, vmin=0, vmax=1, **look)
     outline(axes, strip.truth[box], thin=True)
     return shown
-
-
-def _marked(strip: MapStrip) -> Strip:
-    """The slice with what is likelier than not as label maps: it says which part is worth showing."""
-    return Strip(strip.name, strip.image, strip.truth, {head: _likely(each) for head, each in strip.maps.items()})
-
-
-def _likely(probability: Bytes) -> Bytes:
-    return (probability > 127).astype(np.uint8)

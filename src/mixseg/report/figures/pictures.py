@@ -43,6 +43,7 @@ class Strip:
         labels: Class indices by panel name; None is an empty panel.
         entropy: 0 to 255, or None.
         notes: What is said under the panel of that name.
+        pixel: Width and height of a pixel in mm: pictures have the proportions of what they show.
     """
 
     name: str
@@ -51,6 +52,12 @@ class Strip:
     labels: Mapping[str, Bytes | None]
     entropy: Bytes | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+    pixel: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def aspect(self) -> float:
+        """Height of a pixel by its width."""
+        return self.pixel[1] / self.pixel[0]
 
 
 def gallery(strips: Sequence[Strip], classes: Sequence[str], *, widest: float = math.inf) -> Figure | None:
@@ -66,7 +73,7 @@ def gallery(strips: Sequence[Strip], classes: Sequence[str], *, widest: float = 
     sure = any(strip.entropy is not None for strip in strips)
     heads = ["image", "truth", *strips[0].labels, *(["entropy"] if sure else [])]
     boxes = [around(strip) for strip in strips]
-    tall = [_tallness(strip.image[box]) for strip, box in zip(strips, boxes, strict=True)]
+    tall = [strip.aspect * _tallness(strip.image[box]) for strip, box in zip(strips, boxes, strict=True)]
     side = min(SIDE, widest / len(heads))
     height = side * sum(tall) + NOTE * len(strips) + 0.65
     figure = Figure(figsize=(side * len(heads) + 0.9, height), layout="constrained")
@@ -87,7 +94,7 @@ def gallery(strips: Sequence[Strip], classes: Sequence[str], *, widest: float = 
         bar = figure.colorbar(shown, ax=grid[:, -1].tolist(), **place)
         bar.set_label("0: sure   1: all classes alike", fontsize=8)
         bar.ax.tick_params(labelsize=7.5)
-    _key(figure, classes)
+    name_outlines(figure, classes)
     return figure
 
 
@@ -105,10 +112,12 @@ def around(strip: Strip) -> tuple[slice, slice]:
     rows, columns = (np.flatnonzero(marked.any(axis=axis)) for axis in (1, 0))
     if not len(rows):
         return slice(None), slice(None)
-    side = max(SMALLEST, int((1 + 2 * MARGIN) * max(np.ptp(rows), np.ptp(columns)) + 1))
+    width, height = strip.pixel
+    finest = min(strip.pixel)
+    side = max(SMALLEST * finest, (1 + 2 * MARGIN) * max(np.ptp(rows) * height, np.ptp(columns) * width) + finest)
     return tuple(
-        _interval(int(found[0] + found[-1]) // 2, side, size)
-        for found, size in zip((rows, columns), marked.shape, strict=True)
+        _interval(int(found[0] + found[-1]) // 2, int(side / step), size)
+        for found, step, size in zip((rows, columns), (height, width), marked.shape, strict=True)
     )  # type: ignore[return-value]
 
 
@@ -131,19 +140,21 @@ def _interval(centre: int, side: int, size: int) -> slice:
 
 def _panel(axes: Axes, head: str, strip: Strip, box: tuple[slice, slice]) -> Any:  # noqa: ANN401 - a mappable, for the bar
     if head == "entropy" and strip.entropy is not None:
-        return axes.imshow(strip.entropy[box] / 255, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+        look: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
+        return axes.imshow(strip.entropy[box] / 255, aspect=strip.aspect, **look)
     labels = strip.truth if head == "truth" else strip.labels.get(head)
     if head not in ("image", "truth") and labels is None:
         axes.text(0.5, 0.5, "no prediction", ha="center", va="center", fontsize=8.5, color=SOFT)
         return None
-    axes.imshow(strip.image[box], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    axes.imshow(strip.image[box], aspect=strip.aspect, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     if head == "image" or labels is None:
         return None
     if head != "truth":
         outline(axes, strip.truth[box], thin=True)
         if _floods(labels, strip):  # its border may lie outside the picture
             tint = np.ma.masked_equal(labels[box], 0).astype(float)
-            axes.imshow(tint * 0 + 1, cmap=ListedColormap([STRUCTURES[0]]), alpha=0.45, interpolation="nearest")
+            paint = ListedColormap([STRUCTURES[0]])
+            axes.imshow(tint * 0 + 1, aspect=strip.aspect, cmap=paint, alpha=0.45, interpolation="nearest")
     outline(axes, labels[box])
     return None
 
@@ -176,8 +187,8 @@ def _look(index: int) -> dict[str, Any]:
     }
 
 
-def _key(figure: Figure, classes: Sequence[str]) -> None:
-    """Which outline is which class."""
+def name_outlines(figure: Figure, classes: Sequence[str], *, truth: str = "truth, in the other panels") -> None:
+    """Which outline is which class, under the figure."""
     from matplotlib.lines import Line2D
 
     handles = []
@@ -186,7 +197,7 @@ def _key(figure: Figure, classes: Sequence[str]) -> None:
         handles.append(
             Line2D([], [], color=look["colors"], linestyle=look["linestyles"][0], linewidth=2, label=plain(name))
         )
-    handles.append(Line2D([], [], color="white", linewidth=1, label="truth, in the other panels"))
+    handles.append(Line2D([], [], color="white", linewidth=1, label=truth))
     figure.legend(
         handles=handles,
         loc="outside lower left",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import numpy as np
 import torch
@@ -11,16 +12,18 @@ from lightning_fabric import Fabric
 from mixseg.config import Config
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed, Scan
-from mixseg.engine import make_optimizer, speed_up
+from mixseg.engine import evaluating, make_optimizer, speed_up
 from mixseg.run import build
 from mixseg.stepping import make_step
 from mixseg.types import IGNORE, KINDS, Batch, Kind, Part
+from mixseg.validation import Look
 from plain_loop import PlainLoop, make_loaders, plain_family
-from stopwatch import Step
+from stopwatch import Step, synchronize, time_calls
 
-SLICES = {"full": 600, "partial": 1500, "bare": 1500}
+SLICES = {"full": 200, "partial": 500, "bare": 500}
 VOLUMES = {"full": 16, "partial": 32, "bare": 32}
 SLICES_PER_SCAN = 10
+LOOKED_AT = 100
 Scans = dict[Kind, list[Scan]]
 
 
@@ -123,6 +126,36 @@ def plain_step(scans: Scans, config: Config, device: torch.device, *, bf16: bool
     if own != expected:
         raise RuntimeError(f"the plain network has {own} parameters and mixseg's {expected}")
     return loop
+
+
+def time_feed(scans: Scans, config: Config, device: torch.device, *, steps: int = 30) -> dict[str, float]:
+    """Milliseconds of a batch: until the host has launched it, and until it is there."""
+    feed = make_feed(scans, config, device)
+    numbers = itertools.count()
+    ms = time_calls(lambda: feed(next(numbers)), device, block_ms=20)
+    synchronize(device)
+    started = time.perf_counter()
+    for _ in range(steps):
+        feed(next(numbers))
+    launched = 1e3 * (time.perf_counter() - started) / steps
+    synchronize(device)
+    return {"ms": ms, "host_ms": launched}
+
+
+def time_look(scans: Scans, config: Config, fabric: Fabric) -> dict[str, float]:
+    """Milliseconds of a look, as the engine does it, at as many validation slices as five patients of ACDC have."""
+    method = build(config, channels=1, classes=2)
+    speed_up(method, config, fabric)
+    method.to(fabric.device)
+    others = [scan for kind in KINDS if kind != "full" for scan in scans.get(kind, ())]
+    val = scans["full"][: LOOKED_AT // SLICES_PER_SCAN]
+    look = Look(val, others, val, classes=("background", "disc"), config=config, device=fabric.device)
+    with evaluating(method, fabric):
+        ms = time_calls(lambda: look(method, 0.5, {}), fabric.device, block_ms=100)
+    with evaluating(method, fabric):
+        torch.backends.cudnn.benchmark = True
+        tuned = time_calls(lambda: look(method, 0.5, {}), fabric.device, block_ms=100)
+    return {"slices": len(look.val.owner) + len(look.watched.owner), "ms": ms, "ms_with_searched_kernels": tuned}
 
 
 class Flags:

@@ -1,9 +1,10 @@
 """What a training step cannot beat: an arithmetic and an attainable floor, from ceilings measured in the same run.
 
 Arithmetic: the FLOP of the step over the rate of a large matrix product in the run's precision.
-Attainable: each convolution timed by itself at its real shape, forward, backward-data and backward-weight, plus the
-bytes that the layers between them and the optimizer must move over the bandwidth of a large copy, plus the FLOP of a
-method's other products, where it has any, over the rate of the matrix product.
+Attainable: each convolution timed by itself at its real shape, forward, backward-data and backward-weight, in the
+better of the two memory layouts and with the kernel that cuDNN finds fastest, plus the bytes that the layers between
+them and the optimizer must move over the bandwidth of a large copy, plus the FLOP of a method's other products, where
+it has any, over the rate of the matrix product.
 
 Passes assumed over each tensor, with perfect fusion of everything elementwise and nothing fused into a convolution
 (whose own reads and writes are in its time):
@@ -24,6 +25,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -41,7 +43,13 @@ POOLS = (nn.MaxPool2d, nn.MaxPool3d)
 WATCHED = (*CONVOLUTIONS, *NORMALISATIONS, *POOLS, UNetDecoder, VNetDecoder)
 OPTIMIZER_BYTES = {"adam": 28, "adamw": 28, "sgd": 20}
 CAST_BYTES = 12
-FORMATS = {2: torch.channels_last, 3: torch.channels_last_3d}
+MOST = 24
+"""So many convolutions are kept one by one, the longest."""
+
+LAYOUTS = {
+    2: {"channels first": torch.contiguous_format, "channels last": torch.channels_last},
+    3: {"channels first": torch.contiguous_format, "channels last": torch.channels_last_3d},
+}
 
 
 @dataclass(frozen=True)
@@ -144,9 +152,10 @@ def _note_convolution(work: Work, module: nn.Module, given: Tensor, made: Tensor
         work.convolutions[shape, "data"] += given.requires_grad
 
 
-def time_convolution(conv: Conv, direction: str, *, device: torch.device, dtype: torch.dtype) -> float:
-    """Milliseconds of one convolution by itself, without bias, in the channels-last format that the engine uses."""
-    form = FORMATS[len(conv.image) - 2]
+@cache
+def time_convolution(conv: Conv, direction: str, layout: str, device: torch.device, dtype: torch.dtype) -> float:
+    """Milliseconds of one convolution by itself, without bias."""
+    form = LAYOUTS[len(conv.image) - 2][layout]
     image, weight = (
         torch.randn(shape, device=device, dtype=dtype).to(memory_format=form) for shape in (conv.image, conv.weight)
     )
@@ -168,10 +177,11 @@ def floors(work: Work, ceiling: dict[str, Any], *, device: torch.device, dtype: 
     rows = []
     for (conv, direction), count in work.convolutions.items():
         if count:
-            each = time_convolution(conv, direction, device=device, dtype=dtype)
-            by_direction[direction] += count * each
-            shape = {"image": conv.image, "weight": conv.weight, "direction": direction}
-            rows.append({**shape, "count": count, "ms": each})
+            layouts = {name: time_convolution(conv, direction, name, device, dtype) for name in LAYOUTS[2]}
+            best = min(layouts, key=lambda name: layouts[name])
+            by_direction[direction] += count * layouts[best]
+            shape = {"image": conv.image, "weight": conv.weight, "direction": direction, "flop": conv.flop}
+            rows.append({**shape, "count": count, "ms": layouts[best], "layout": best, "ms_of_layouts": layouts})
     others = work.flop - sum(count * conv.flop for (conv, _), count in work.convolutions.items())
     products = 1e3 * max(0, others) / ceiling["matmul_flops"]
     moved = {kind: 1e3 * amount / ceiling["copy_bytes_per_s"] for kind, amount in work.bytes.items()}
@@ -183,5 +193,5 @@ def floors(work: Work, ceiling: dict[str, Any], *, device: torch.device, dtype: 
         "bytes": dict(work.bytes),
         "bytes_ms": moved,
         "attainable_ms": sum(by_direction.values()) + sum(moved.values()) + products,
-        "each_convolution": sorted(rows, key=lambda row: -row["count"] * row["ms"]),
+        "each_convolution": sorted(rows, key=lambda row: -row["count"] * row["ms"])[:MOST],
     }

@@ -1,4 +1,4 @@
-"""Where the time of mixseg's step goes: a table of the top kernels as text, and a picture by kind of kernel."""
+"""Where the time of a step goes: a table of the top kernels as text, and a picture by kind, before and after."""
 
 from __future__ import annotations
 
@@ -69,22 +69,29 @@ def profile_steps(step: Callable[[], Any], device: torch.device, *, steps: int, 
     return {"ms_by_kind": dict(by_kind), "launches": launches, "table": "\n".join(lines), "step_ms": step_ms}
 
 
-def draw(found: dict[str, Any], path: Path, title: str) -> None:
-    """A bar for each kind of kernel, with its ms and its share of the step."""
+def draw(before: dict[str, Any], after: dict[str, Any], path: Path, *, names: tuple[str, str], title: str) -> None:
+    """Two bars for each kind of kernel, ``before`` pale and ``after`` dark, with their ms."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    kinds, values = zip(*found["ms_by_kind"].items(), strict=True)
-    total = sum(values) or 1.0
-    figure, axes = plt.subplots(figsize=(7.5, 0.55 * len(kinds) + 1.3), layout="constrained")
-    bars = axes.barh(kinds, values, color=["#bbbbbb" if kind == IDLE else "#3b6ea5" for kind in kinds])
-    axes.bar_label(bars, [f" {value:.2f} ms  {value / total:.0%}" for value in values])
+    kinds = list(dict.fromkeys([*before["ms_by_kind"], *after["ms_by_kind"]]))
+    figure, axes = plt.subplots(figsize=(8, 0.75 * len(kinds) + 1.4), layout="constrained")
+    most = 0.0
+    for place, (found, name, colour) in enumerate(zip((before, after), names, ("#b9c6d6", "#2b5c8a"), strict=True)):
+        values = [found["ms_by_kind"].get(kind, 0.0) for kind in kinds]
+        most = max([most, *values])
+        label = f"{name}: {found['step_ms']:.1f} ms a step"
+        rows = [row + 0.4 * place - 0.2 for row in range(len(kinds))]
+        bars = axes.barh(rows, values, height=0.38, color=colour, label=label)
+        axes.bar_label(bars, [f" {value:.2f}" for value in values], fontsize=9)
+    axes.set_yticks(range(len(kinds)), kinds)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.25 * max(values))
+    axes.set_xlim(0, 1.12 * most)
     axes.set_xlabel("ms per step")
     axes.set_title(title, fontsize=10, loc="left")
+    axes.legend(frameon=False, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -24,7 +24,7 @@ def synchronize(device: torch.device) -> None:
         torch.accelerator.synchronize()
 
 
-def time_calls(function: Callable[[], Any], device: torch.device, *, repeats: int = 7, block_ms: float = 3.0) -> float:
+def time_calls(function: Callable[[], Any], device: torch.device, *, repeats: int = 5, block_ms: float = 2.0) -> float:
     """Milliseconds of one call: the median over blocks of calls, each block about ``block_ms`` long."""
     for _ in range(3):
         function()
@@ -72,6 +72,22 @@ class Memory:
         return float("nan")
 
 
+class Deadline:
+    """When a benchmark has to be done: what has not begun by then is left out, and said to be."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.began, self.seconds = time.perf_counter(), seconds
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return time.perf_counter() - self.began
+
+    def leaves(self, seconds: float) -> bool:
+        """Whether so many are left."""
+        return self.seconds is None or self.spent + seconds <= self.seconds
+
+
 class Version:
     """One of the things compared: built, warmed up and timed, its failure kept instead of raised."""
 
@@ -87,9 +103,9 @@ class Version:
         """Milliseconds per step: the median over the blocks of all rounds."""
         return statistics.median(itertools.chain(*self.rounds)) if self.rounds else float("nan")
 
-    def time(self, steps: int, blocks: int) -> None:
-        """One more round of ``blocks`` blocks."""
-        self._guarded(lambda: self.rounds.append([self._block(steps) for _ in range(blocks)]))
+    def time(self, blocks: int, seconds: float) -> None:
+        """One more round of ``blocks`` blocks, about ``seconds`` long, each of two steps at least."""
+        self._guarded(lambda: self.rounds.append(self._round(blocks, seconds)))
 
     def entry(self) -> dict[str, Any]:
         """What the JSON file keeps."""
@@ -112,6 +128,11 @@ class Version:
         synchronize(self.device)
         self.warm_s, self.peak_gib = time.perf_counter() - started, memory.peak_gib()
         self.step = step
+
+    def _round(self, blocks: int, seconds: float) -> list[float]:
+        first = self._block(2)
+        steps = max(2, round(1e3 * seconds / blocks / first))
+        return [self._block(steps) for _ in range(blocks)]
 
     def _block(self, steps: int) -> float:
         assert self.step is not None

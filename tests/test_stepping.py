@@ -1,19 +1,22 @@
 """The fast step does what the plain one does: told the progress by a tensor, traced whole, recorded, compiled."""
 
 import math
+import sys
 
 import pytest
 import torch
 
+from conftest import ROOT
 from discs import batch, tiny_method, total
-from made_runs import config, data
-from mixseg.data.augment import AUGMENTATIONS
-from mixseg.data.batches import Feed
-from mixseg.engine import Hardware, make_fabric, make_optimizer, speed_up
+from made_runs import config
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from mixseg.engine import Hardware, make_fabric, make_optimizer
 from mixseg.methods import METHODS, MethodOptions, Term
 from mixseg.methods.base import ramp_up
-from mixseg.run import build
 from mixseg.stepping import PLAIN_FIRST, GraphedStep, PlainStep, make_step
+from same_result import TOLERANCE, difference, small_config
 
 RAMPED = MethodOptions(ramp=0.5)
 
@@ -54,27 +57,6 @@ def test_a_method_that_replays_is_one_graph_without_a_question_to_the_host(name)
     torch.testing.assert_close(whole, plain)
 
 
-def steps_of(make, *, steps, hardware, **changes):
-    """Loss, terms and weights of the first steps of a run that ``make`` makes the steps of."""
-    chosen = config(steps=40, dropout=0.0, ramp=0.5, **changes)
-    fabric = make_fabric(hardware, chosen.precision)
-    scans = data(bare=2).train
-    sizes = {kind: getattr(chosen.batch, kind) for kind in scans}
-    augmentation = AUGMENTATIONS[chosen.augment]
-    feed = Feed(scans, sizes, grid=chosen.grid, seed=0, augmentation=augmentation, device=fabric.device)
-    method = build(chosen, channels=1, classes=2)
-    speed_up(method, chosen, fabric)
-    method.to(fabric.device).train()
-    model, optimizer = fabric.setup(method, make_optimizer(method, chosen))
-    train_on = make(model, optimizer, feed, chosen, fabric)
-    found = []
-    for step in range(steps):
-        loss, terms = train_on(step)
-        method.after_step(step, step / chosen.steps)
-        found.append([loss, *(number for term in terms.values() for number in term)])
-    return torch.tensor([[float(number) for number in row] for row in found])
-
-
 def test_the_step_on_a_cpu_is_the_plain_one():
     fabric = make_fabric(Hardware("cpu"), "fp32")
     method = tiny_method("kl-ent")
@@ -99,22 +81,16 @@ def test_what_a_replay_found_stays_when_the_next_one_writes_over_it():
     assert terms == {"a": (1, 1.0), "b": (2, 0.5), "c": (3, 3)}
 
 
+def test_the_fast_step_on_a_cpu_trains_as_the_plain_one():
+    chosen = small_config("kl-ent", optimizer="adam", precision="fp64")
+    assert difference(chosen, Hardware("cpu"), 3) < TOLERANCE["fp64"]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("method", ["lower-bound", "kl-ent", "ua-mt", "glmi", "ssco"])
-def test_the_recorded_step_trains_as_the_plain_one(method, compiled, optimizer):
-    from torch._inductor import config as inductor
-
-    if optimizer != "adam" and method != "kl-ent":
-        pytest.skip("optimisers are tried on one method")
-    changes = {"method": method, "optimizer": optimizer, "lr": 1e-3, "schedule": "cosine"}
-    if method in ("ua-mt", "glmi", "ssco"):
-        changes["batch"] = {"full": 2, "partial": 0, "bare": 2}
-    changes["steps"] = 3 * PLAIN_FIRST
-    hardware = Hardware("cuda")
-    plain = steps_of(PlainStep, hardware=hardware, compile=False, **changes)
-    with inductor.patch(fallback_random=True):
-        fast = steps_of(make_step, hardware=hardware, compile=compiled, **changes)
-    torch.testing.assert_close(fast, plain, rtol=2e-3, atol=1e-4)
+def test_the_recorded_step_trains_as_the_plain_one(method, optimizer, compiled):
+    chosen = small_config(method, optimizer=optimizer, precision="fp32", compiled=compiled)
+    assert difference(chosen, Hardware("cuda"), 3 * PLAIN_FIRST) < TOLERANCE["fp32"]

@@ -10,6 +10,7 @@ from mixseg.examples import Example
 from mixseg.files import replacing
 from mixseg.report import tables
 from mixseg.report.figures import curves
+from mixseg.report.figures.montages import montages
 from mixseg.report.figures.pictures import Strip, gallery
 from mixseg.report.figures.scans import Column, strips
 from mixseg.report.figures.style import as_html
@@ -112,12 +113,20 @@ def _scans(run: RunFiles) -> Html:
 
 def _examples(run: RunFiles, rank: str) -> Html:
     chosen = [example for example in run.examples if example.rank == rank]
+    of = short_name(run.answer, run.branches)
     caption = (
-        f"The {rank} scans by mean DSC of the {short_name(run.answer, run.branches)}, last checkpoint, on the training "
+        f"The {rank} scans by mean DSC of the {of}, last checkpoint, on the training "
         "grid, cut to what is marked. Coloured: the outline in that panel. White: the truth. "
         "Entropy: how unsure the answer is, as a share of the largest possible."
     )
-    return as_html(gallery([_strip(run, example) for example in chosen], run.classes), caption)
+    shown = [as_html(gallery([_strip(run, example) for example in chosen], run.classes), caption)]
+    named = [
+        (f"{example.case} ({part_name(example.part)}), DSC {100 * example.dsc:.1f} %", example.montage)
+        for example in chosen
+        if example.montage is not None
+    ]
+    along = f"The same scans from end to end of what is marked: the {of} coloured, the truth white; slices along K."
+    return joined([body for body in (*shown, as_html(montages(named, run.classes), along)) if body])
 
 
 def _strip(run: RunFiles, example: Example) -> Strip:
@@ -129,13 +138,21 @@ def _strip(run: RunFiles, example: Example) -> Strip:
     names = {name: short_name(name, run.branches) for name in order}
     notes = {names[name]: f"DSC of the scan {100 * dsc:.1f} %" for name in order if (dsc := scored[name]) is not None}
     return Strip(
-        name=f"{example.case} ({part_name(example.part)})\n{where(example, run.config.dims)}",
+        name=_name(example, run.config.dims),
         image=example.image,
         truth=example.truth,
         labels={names[name]: example.labels[name] for name in order},
         entropy=example.entropy,
         notes=notes,
+        pixel=example.plane.pixel,
     )
+
+
+def _name(example: Example, dims: int) -> str:
+    """Which scan and plane; the side views of a volume, which are low, follow the plane that names the scan."""
+    plane = where(example, dims)
+    named = dims == 2 or example.plane.axis == 2
+    return f"{example.case}\n{part_name(example.part)}, {plane}" if named else plane
 
 
 def where(example: Example, dims: int) -> str:
@@ -144,7 +161,7 @@ def where(example: Example, dims: int) -> str:
     if dims == 2:
         return f"slice {plane.index}, {plane.why}"
     across = "IJK"[plane.axis]
-    return f"{'IJK'.replace(across, '')} plane at {across} = {plane.index}"
+    return f"{'IJK'.replace(across, '')} at {across} = {plane.index}"
 
 
 def _validation(run: RunFiles) -> Html:

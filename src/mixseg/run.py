@@ -199,7 +199,7 @@ def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabri
     checkpoints = [checkpoint for checkpoint in CHECKPOINTS if (folder.path / f"{checkpoint}.pt").exists()]
     scans = [(part, scan) for part, of_part in parts.items() for scan in of_part]
     _say_plan([scan for _, scan in scans], config, data, method)
-    bar = Progress("scoring", total=len(scans) * len(checkpoints))
+    bar = Progress("scoring", total=len(scans) * len(checkpoints), silent=not scans)
     jobs = []
     with ThreadPoolExecutor() as pool, writing_arrays(folder.path / "predictions.npz") as keep, bar:
         for checkpoint in checkpoints:

@@ -15,7 +15,7 @@ from mixseg.data.build import digest
 from mixseg.data.grid import to_source
 from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
-from mixseg.data.split import Split, make_split, read_split
+from mixseg.data.split import Split, make_split, read_split, set_n
 from mixseg.datasets import load, recognise
 from mixseg.engine import Hardware
 from mixseg.evaluation import evaluate
@@ -60,6 +60,8 @@ def train_folder(
     config = make_config(**{"dataset": dataset, **settings})
     find_source(config, out)  # a missing one is told before the scans are prepared
     split = find_split(folder, cases, config)
+    if config.set is not None and config.method != "upper-bound":
+        set_n(split, config.set, config.ratio)  # too few scans for it are told before they are prepared, too
     prepared = prepare_beside(out, folder, cases, config)
     for sentence in prepared.losses():
         print(sentence)

@@ -34,6 +34,7 @@ from lightning_fabric import Fabric
 from contenders import Flags, Scans, make_feed, make_scans, mixseg_step, plain_step, time_feed, time_look
 from floors import ceilings, floors, observe
 from kernel_profile import profile_steps
+from mixseg import engine
 from mixseg.config import Config, make_config
 from mixseg.engine import Hardware, make_fabric
 from mixseg.run import build
@@ -226,6 +227,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--set", type=setting, nargs="+", default=[], metavar="KEY=VALUE", help="of mixseg's config")
     parser.add_argument("--inductor", type=setting, nargs="+", default=[], metavar="KEY=VALUE", help="of the compiler")
     parser.add_argument("--versions", nargs="+", default=["plain fp32", "plain bf16", "mixseg"])
+    parser.add_argument("--all-biases", action="store_true", help="gradients for biases before a normalisation too")
     parser.add_argument("--short", action="store_true", help="times of steps alone: no floors, profiles and looks")
     parser.add_argument("--limit", type=float, help="seconds after which nothing new is begun")
     parser.add_argument("--round-s", type=float, default=2.0, help=f"length of one of {ROUNDS} rounds of a version")
@@ -266,6 +268,8 @@ def main() -> None:
         from torch._inductor import config as inductor
 
         setattr(inductor, key, value)
+    if args.all_biases:
+        engine.idle_biases = lambda method: ()
     fabric = make_fabric(Hardware(device=args.device), dict(args.set).get("precision", "auto"))
     flags = Flags()
     preset = args.preset or ("paper" if fabric.device.type == "cuda" else "quick")

@@ -24,6 +24,7 @@ from mixseg.errors import MixsegError
 from mixseg.logbook import Log, Record
 from mixseg.methods import Method
 from mixseg.networks import Network
+from mixseg.networks.layers import idle_biases
 from mixseg.phases import Phases
 from mixseg.progress import Progress
 from mixseg.stepping import PLAIN_FIRST, make_step, recordable
@@ -117,9 +118,9 @@ def fit(
     Writes ``last.pt``, ``best.pt`` and ``log.jsonl``. Order and noise of a step depend on the seed and the step's
     number alone, so that a run which was killed and resumed ends with the weights of one which was not.
     """
+    state = State(method, make_optimizer(method, config))
     speed_up(method, config, fabric)
     method.to(fabric.device)
-    state = State(method, make_optimizer(method, config))
     # Before anything is loaded or copied: it settles the precision of the weights.
     model, optimizer = fabric.setup(method, state.optimizer)
     state.average = Average(method, config.average) if config.average else None
@@ -237,11 +238,18 @@ def _tell(bar: Progress, entry: dict[str, Any]) -> None:
 
 
 def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
-    """The memory layout and the compilation that suit the device; the results stay those of the plain path."""
+    """The memory layout and the compilation that suit the device; the results stay those of the plain path.
+
+    An optimiser is made before: a run then goes on where there is a GPU and where there is none.
+    """
     if fabric.device.type == "cuda" and fabric.world_size > 1:
         nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     method.to(memory_format=torch.channels_last if config.dims == 2 else torch.channels_last_3d)  # type: ignore[call-overload]
-    if not config.compile or fabric.device.type != "cuda":
+    if fabric.device.type != "cuda":
+        return
+    for bias in idle_biases(method):
+        bias.requires_grad_(False)  # its gradient is 0 but for rounding, and takes a pass over the whole activation
+    if not config.compile:
         return
     torch.compiler.reset()  # so that many runs of a process hit no limit of recompiling
     if recordable(method, fabric):

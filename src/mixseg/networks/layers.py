@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-from torch import nn
+from torch import Tensor, nn
 
 from mixseg.networks.base import Init, Norm
 
@@ -72,6 +73,15 @@ class Layers:
 
     def _activated(self, convolution: nn.Module, outputs: int) -> list[nn.Module]:
         return [convolution, self.normalisation(outputs), nn.ReLU(inplace=True)]
+
+
+def idle_biases(module: nn.Module) -> Iterator[Tensor]:
+    """The biases that a normalisation takes out again right away: whatever they are, they are never learned."""
+    taken_out = (*BATCH_NORM.values(), *INSTANCE_NORM.values(), nn.SyncBatchNorm)
+    for block in (part for part in module.modules() if isinstance(part, nn.Sequential)):
+        for layer, following in pairwise(block):
+            if isinstance(layer, CONVOLUTIONS) and isinstance(following, taken_out) and layer.bias is not None:
+                yield layer.bias
 
 
 def initialise(network: nn.Module, init: Init) -> None:

@@ -40,6 +40,7 @@ class Config:
         target: The classes to segment, by name; the others become background. Empty: all.
         partial: Where partial labels come from: "drawn" (the files), a generator's name, or "none".
         split: A splits.json or splits_final.json; empty: the one beside the data, or a seeded patient-wise one.
+        fold: Which fold of a splits_final.json, from 0; without a split file, of five that are drawn patient-wise.
         set: Set-N: N patients with full masks and ``ratio`` times as many with partial labels. None: as the files say.
         ratio: Partly labelled patients for each fully labelled one in Set-N.
         proposals_from: For the method proposals: the finished run that proposes masks, a path relative to the folder
@@ -93,6 +94,7 @@ class Config:
     target: tuple[str, ...] = ()
     partial: str = "drawn"
     split: str = ""
+    fold: int | None = None
     set: int | None = None
     ratio: int = 5
     proposals_from: str = ""
@@ -256,7 +258,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return content
 
 
-AT_LEAST = {"seed": 0, "steps": 1, "ratio": 0, "set": 1, "validate_every": 0, "weight_decay": 0.0}
+AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "validate_every": 0, "weight_decay": 0.0}
 BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 1)}
 
 
@@ -265,13 +267,7 @@ def _check(config: Config, where: str) -> None:
     known("method", config.method, METHODS)
     known("network", config.network, NETWORKS)
     divergence(config.divergence)
-    terms = [*METHODS[config.method].weights, "dice"]
-    for name in config.weights:
-        if name not in terms:
-            raise MixsegError(
-                f"The method {config.method} has no term {name!r} to weigh ('weights' in {where}): "
-                f"{did_you_mean(name, terms)}"
-            )
+    _check_weights(config, where)
     for key, least in AT_LEAST.items():
         value = getattr(config, key)
         if value is not None and not value >= least:
@@ -288,6 +284,16 @@ def _check(config: Config, where: str) -> None:
             raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it counts voxels, at least 1 each.")
     if config.batch.full < 1 or min(config.batch.partial, config.batch.bare) < 0:
         raise MixsegError(f"'batch' in {where} counts images: at least 1 of 'full', and none of the others below 0.")
+
+
+def _check_weights(config: Config, where: str) -> None:
+    terms = [*METHODS[config.method].weights, "dice"]
+    for name in config.weights:
+        if name not in terms:
+            raise MixsegError(
+                f"The method {config.method} has no term {name!r} to weigh ('weights' in {where}): "
+                f"{did_you_mean(name, terms)}"
+            )
 
 
 def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - a dataclass and its instance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from mixseg import io
 from mixseg.config import Config, make_config
 from mixseg.data.build import digest
+from mixseg.data.folds import make_fold
 from mixseg.data.grid import to_source
 from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
@@ -25,12 +27,10 @@ from mixseg.progress import track
 from mixseg.proposals import find_source, inherited
 from mixseg.run import propose, train
 from mixseg.training_data import Data, prepare_options
+from mixseg.training_plan import planned
 from mixseg.types import Case
 
 SPLITS = ("splits.json", "splits_final.json")
-NEARLY_ISOTROPIC = 3.0
-"""Scans whose slices are less than so many pixels apart, and are many, are trained in 3D unless told otherwise."""
-MANY_SLICES = 32
 
 
 def train_folder(
@@ -56,7 +56,7 @@ def train_folder(
     """
     dataset = dataset or recognise(folder)
     cases = load(folder, dataset, flags, print)
-    settings = {"dims": sensible_dims(cases), **inherited(settings or {}, out)}
+    settings, plan = planned(cases, inherited(settings or {}, out), out, hardware or Hardware())
     config = make_config(**{"dataset": dataset, **settings})
     find_source(config, out)  # a missing one is told before the scans are prepared
     split = find_split(folder, cases, config)
@@ -66,7 +66,7 @@ def train_folder(
     for sentence in prepared.losses():
         print(sentence)
     proposals = propose(config, prepared, split, out, hardware=hardware)
-    data = Data.of(prepared, split, config, proposals=proposals)
+    data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan)
     before = RunFolder(out).finished
     run = train(config, data, out, hardware=hardware, test=test)
     if run.finished != before or not (out / "predictions").is_dir():
@@ -81,25 +81,16 @@ def prepare_beside(out: Path, folder: Path, cases: Sequence[Case], config: Confi
     return prepare(cases, out.parent / ".prepared" / name, options)
 
 
-def sensible_dims(cases: Sequence[Case]) -> int:
-    """3 for scans with many slices that are about as far apart as pixels are, else 2."""
-    place = io.read_geometry(cases[0].image[0])
-    steps = np.sqrt((np.asarray(place.affine)[:3, :3] ** 2).sum(axis=0))
-    flat = place.shape[2] < MANY_SLICES or steps[2] > NEARLY_ISOTROPIC * min(steps[:2])
-    return 2 if flat else 3
-
-
 def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     """The split that the config names, or the one beside the scans, or one drawn patient-wise (the same every time)."""
-    if config.split:
-        return read_split(Path(config.split), cases, dataset=config.dataset)
-    for name in SPLITS:
-        if (folder / name).exists():
-            return read_split(folder / name, cases, dataset=config.dataset)
-    split = make_split(cases)
+    beside = (folder / name for name in SPLITS if (folder / name).exists())
+    path = Path(config.split) if config.split else next(beside, None)
+    if path is not None:
+        return read_split(path, cases, fold=config.fold, dataset=config.dataset)
+    split = make_split(cases) if config.fold is None else make_fold(cases, config.fold)
     print(
         f"No split beside the scans: {len(split.train)} patients train, {len(split.val)} validate, {len(split.test)} "
-        "test (drawn patient-wise; name your own with --set split=FILE)."
+        "test (drawn patient-wise; name your own with --set split=FILE, or let mixseg inspect --write-split make one)."
     )
     return split
 

@@ -24,7 +24,7 @@ from mixseg.methods import METHODS
 FILE = "proposals.npz"
 CHECKPOINT = "last"
 """Whose answers are proposed: no score chose it."""
-DATA_KEYS = ("target", "partial", "split", "set", "ratio", "dims", "size", "spacing", "long_side")
+DATA_KEYS = ("target", "partial", "split", "fold", "set", "ratio", "dims", "size", "spacing", "long_side")
 """What a proposals run must have in common with the run that proposes."""
 OWN_KEYS = ("method", "dataset", "batch", "weights", "proposals_from")
 """What it never takes over from there."""

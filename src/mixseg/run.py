@@ -76,6 +76,8 @@ def train(
             facts = environment(fabric.device, data.hash) | facts
             if data.proposals:
                 facts["proposals"] = dict(data.proposals.origin)
+            if data.plan:
+                facts["plan"] = list(data.plan)
             folder.refuse_another(config, facts)
             done = folder.finished
             if done and (done["test"] or not test) and config == folder.config:
@@ -247,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             prepared = unpack(options.data, _unpacked(options.out, config), prepare_options(config))
             for sentence in prepared.losses():
                 print(sentence, flush=True)
-            split = read_split(options.split, prepared.cases, dataset=config.dataset)
+            split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
             print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
             hardware = Hardware(options.device, devices=options.devices)
             out = options.out / path.stem

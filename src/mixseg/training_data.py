@@ -34,6 +34,7 @@ class Data:
         hash: Of the prepared arrays and of what the run sees of them.
         protocol: Who is train, val and test, for the report.
         proposals: The masks of some of the scans, if another run proposed them; kept in the run folder.
+        plan: Why the training grid is what it is, a sentence each, for the run folder.
     """
 
     classes: tuple[str, ...]
@@ -43,6 +44,7 @@ class Data:
     hash: str = ""
     protocol: Mapping[str, Any] = field(default_factory=dict)
     proposals: Proposals | None = None
+    plan: Sequence[str] = ()
 
     @property
     def channels(self) -> int:

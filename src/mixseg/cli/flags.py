@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -50,6 +50,36 @@ class TrainingFlags:
         named = {"on_collapse": self.on_collapse, **trackers}
         return {key: value for key, value in named.items() if value is not None}
 
+
+@dataclass(frozen=True)
+class GridFlags:
+    """What is trained on. Whatever is not given is planned from the scans and the memory, with preset strong.
+
+    Attributes:
+        dims: 2 learns slices one by one, 3 volumes.
+        size: Height and width of the slices, in pixels.
+        spacing: Voxel size in mm that scans are resampled to: 2 numbers for slices, 3 for volumes.
+        long_side: The same for slices without a voxel size: pixels that their longer side becomes.
+        patch: Voxels of the patches of volumes along each axis.
+        fold: Which fold of splits_final.json, from 0, or of five that are drawn.
+    """
+
+    dims: Annotated[Literal[2, 3] | None, conf.arg(help_behavior_hint="")] = None
+    size: Annotated[tuple[int, int] | None, conf.arg(metavar="H W", help_behavior_hint="")] = None
+    spacing: Spacing = None
+    long_side: LongSide = None
+    patch: Annotated[tuple[int, int, int] | None, conf.arg(metavar="I J K", help_behavior_hint="")] = None
+    fold: Annotated[int | None, conf.arg(aliases=["-f"], metavar="N", help_behavior_hint="")] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The config keys that were named."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+Grid = Annotated[GridFlags, conf.OmitArgPrefixes, conf.arg(help="What is trained on; the rest is planned.")]
+
+AS_PLANNED = GridFlags()
+"""The plan decides."""
 
 Training = Annotated[TrainingFlags, conf.OmitArgPrefixes, conf.arg(help="How to train.")]
 

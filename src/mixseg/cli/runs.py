@@ -11,10 +11,12 @@ from tyro import conf
 
 from mixseg.cli.flags import (
     AS_FOUND,
+    AS_PLANNED,
     PLAINLY,
     Device,
     File,
     Folder,
+    Grid,
     Input,
     Labels,
     Layout,
@@ -42,6 +44,7 @@ def train(
     dataset: Layout = None,
     labels: Labels = AS_FOUND,
     device: Device = "auto",
+    grid: Grid = AS_PLANNED,
     training: Training = PLAINLY,
     nodes: int = 1,
     test: bool = False,
@@ -51,7 +54,8 @@ def train(
 
     $ mixseg train Dataset001_Heart --out run
 
-    is all it takes; the same command goes on where a run stopped, and with more steps trains a finished one longer.
+    is all it takes: it prints a plan (slices or volumes, voxel size, patches, how many at once) and follows it. The
+    same command goes on where a run stopped, and with more steps trains a finished one longer.
 
     $ mixseg train Dataset001_Heart --out again --method proposals --from run
 
@@ -70,6 +74,7 @@ def train(
         dataset: The layout (nnunet, acdc, la, h5, png, phantom); recognised if not given.
         labels: What the ids of label maps mean.
         device: auto takes the GPU if there is one.
+        grid: What is trained on; the rest is planned.
         training: How to train.
         nodes: Machines that train together.
         test: Score the test scans too, when the run is done.
@@ -84,7 +89,7 @@ def train(
     proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
     named = {"method": method, "preset": preset, "proposals_from": proposer}
     settings = merged(settings, {key: value for key, value in named.items() if value is not None})
-    settings = merged(merged(settings, training.settings()), parse(set))
+    settings = merged(merged(settings, {**grid.settings(), **training.settings()}), parse(set))
     hardware = Hardware(device, training.devices, nodes)
     train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
     print(f"Finished: {out}\nA page about it: mixseg report {out}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro import conf
 
@@ -12,6 +12,7 @@ from mixseg.cli.flags import AS_FOUND, File, Folder, Labels, Layout, LongSide, S
 from mixseg.errors import MixsegError, known
 
 if TYPE_CHECKING:
+    from mixseg.data.options import PrepareOptions
     from mixseg.types import Case
 
 
@@ -22,6 +23,8 @@ def inspect(
     labels: Labels = AS_FOUND,
     out: Annotated[Path | None, conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")] = None,
     previews: int = 12,
+    write_split: File = None,
+    folds: int = 0,
 ) -> int:
     """Say what a folder of scans holds: who is supervised how, which classes, what is odd; every bad file is listed.
 
@@ -38,6 +41,9 @@ def inspect(
         labels: What the ids of label maps mean.
         out: The page; inspect-FOLDER.html in the current folder if not given.
         previews: How many scans to show.
+        write_split: Draw a patient-wise split and write it to this file: train, val and test, or nnU-Net's
+            splits_final.json if folds are asked for. train finds it as splits.json or splits_final.json in the folder.
+        folds: How many folds the split has.
     """
     from mixseg.cli.printing import print_list, print_table
     from mixseg.inspection import inspect as look_at
@@ -54,6 +60,8 @@ def inspect(
     print_list(found.problems, "Bad files:")
     page = write_page(found, out or Path(f"inspect-{folder.resolve().name}.html"))
     print(f"\nPictures: {page}")
+    if write_split is not None:
+        print(f"Split: {_split_written(write_split, found.cases, folds)}")
     return 2 if found.problems else 0
 
 
@@ -121,8 +129,9 @@ def prepare(
     *,
     pack: bool = False,
     cases: tuple[str, ...] = (),
-    dims: Literal[2, 3] = 2,
-    size: tuple[int, int] = (256, 256),
+    plan: bool = False,
+    dims: Annotated[Literal[2, 3] | None, conf.arg(help_behavior_hint="(default: 2)")] = None,
+    size: Annotated[tuple[int, int] | None, conf.arg(help_behavior_hint="(default: 256 256)")] = None,
     spacing: Spacing = None,
     long_side: LongSide = None,
     target: tuple[str, ...] = (),
@@ -149,6 +158,7 @@ def prepare(
         out: The folder, or with --pack the archive, to write.
         pack: Write an archive, at the scans' own resolution.
         cases: Scans or patients to take; all if not given.
+        plan: Choose dims, size and spacing from the scans where they are not given, as train does, and say why.
         dims: 2 makes slices of one size, 3 volumes.
         size: Height and width of the slices.
         spacing: Voxel size in mm to resample to, 2 numbers for slices, which are then cropped or padded to the size
@@ -162,26 +172,65 @@ def prepare(
         labels: What the ids of label maps mean.
         workers: Processes; one per core if not given.
     """
+    from mixseg.data.options import PrepareOptions
+
+    packed = folder.is_file()
+    if packed and (pack or cases):
+        raise MixsegError(f"{folder} is packed already: leave --pack and --cases out to unpack it.")
+    if plan and (packed or pack):
+        raise MixsegError("A plan is made from the files of scans, for arrays: leave --plan or --pack out.")
+    named: dict[str, Any] = {"dims": dims, "size": size, "spacing": spacing, "long_side": long_side}
+    grid = {key: value for key, value in named.items() if value is not None}
+    chosen = [] if packed else _chosen(_load(folder, dataset, labels), cases)
+    grid = _planned(chosen, grid) if plan else grid
+    options = PrepareOptions(**grid, target=target or None, partial=partial, seed=seed, clip=clip)
+    _write(chosen or folder, out, options, pack=pack, workers=workers)
+
+
+def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack: bool, workers: int | None) -> None:
+    """Write what ``prepare`` is asked for, of cases or of an archive, and say so."""
     from mixseg.cli.printing import print_list
     from mixseg.data.pack import pack as write_archive
     from mixseg.data.pack import unpack
-    from mixseg.data.prepare import PrepareOptions
     from mixseg.data.prepare import prepare as write_arrays
 
-    options = PrepareOptions(dims, size, target or None, partial, seed, clip, spacing, long_side)
-    if folder.is_file():
-        if pack or cases:
-            raise MixsegError(f"{folder} is packed already: leave --pack and --cases out to unpack it.")
-        losses = unpack(folder, out, options, workers=workers).losses()
+    losses: list[str] = []
+    if isinstance(scans, Path):
+        losses = unpack(scans, out, options, workers=workers).losses()
     elif pack:
-        write_archive(_chosen(_load(folder, dataset, labels), cases), out, options, workers=workers)
-        losses = []
+        write_archive(scans, out, options, workers=workers)
     else:
-        chosen = _chosen(_load(folder, dataset, labels), cases)
-        losses = write_arrays(chosen, out, options, workers=workers).losses()
-    files = [out] if out.is_file() else [path for path in out.iterdir() if path.is_file()]
+        losses = write_arrays(scans, out, options, workers=workers).losses()
     print_list(losses, "Labels beyond the grid:")
+    files = [out] if out.is_file() else [path for path in out.iterdir() if path.is_file()]
     print(f"Written: {out} ({sum(path.stat().st_size for path in files) / 1e6:.1f} MB)")
+
+
+def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
+    """``given`` with what a plan for training on ``cases`` adds, which is printed."""
+    from mixseg.engine import Hardware
+    from mixseg.training_plan import extent_of, plan_for
+
+    plan = plan_for([extent_of(case) for case in cases], given, Hardware())
+    print(plan.told())
+    return {**{key: value for key, value in plan.settings.items() if key not in ("patch", "batch")}, **given}
+
+
+def _split_written(path: Path, cases: Sequence[Case], folds: int) -> str:
+    """Write a split of ``cases`` to ``path``, and say what is in it."""
+    from mixseg.data import folds as drawing
+    from mixseg.data import split
+
+    if path.exists():
+        raise MixsegError(f"{path} exists, and runs may rest on it: remove it first, or write another file.")
+    if folds:
+        drawn = drawing.make_folds(cases, count=folds)
+        split.write_folds(path, drawn, cases)
+        sizes = ", ".join(f"{len(fold.train)} + {len(fold.val)}" for fold in drawn)
+        return f"{path}, {len(drawn)} folds of train + val patients: {sizes}"
+    one = split.make_split(cases)
+    split.write_split(path, one)
+    return f"{path}, {len(one.train)} patients to train on, {len(one.val)} to validate, {len(one.test)} to test"
 
 
 def _load(folder: Path, dataset: str | None, labels: Labels) -> list[Case]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mixseg.data.crop import Places, centred, cut_off, kept_part
 from mixseg.data.folders import replacing_folder
-from mixseg.data.grid import Labels, resize_image, resize_labels, resize_masks, resize_strokes, to_slices
+from mixseg.data.grid import Labels, resize_image, resize_labels, resize_masks, resize_strokes, size_at, to_slices
 from mixseg.data.native import Header, Native, check_headers
 from mixseg.data.options import PrepareOptions
 from mixseg.data.parallel import run_all
@@ -150,21 +150,14 @@ def _placed(
 
 
 def _resampled(header: Header, options: PrepareOptions) -> tuple[int, ...]:
-    """How many voxels of the asked size come nearest to the extent of a scan, in its plane or in all of it."""
-    extent = [n * mm for n, mm in zip(header.shape, header.spacing, strict=True)][: options.dims]
-    wanted: tuple[float, ...]
-    if options.long_side:
-        wanted = (max(extent) / options.long_side,) * 2
-    elif options.spacing is None:
-        return header.shape
-    elif not header.spacing_known:
+    """The size of a resampled scan, of its slices in 2D."""
+    if options.spacing and not header.spacing_known:
         raise MixsegError(
             f"{header.source} holds no voxel size, so it cannot be resampled to {options.spacing} mm: leave spacing "
             "out, or for slices give long_side, a number of pixels."
         )
-    else:
-        wanted = options.spacing
-    return tuple(max(1, round(length / mm)) for length, mm in zip(extent, wanted, strict=True))
+    shape, spacing = header.shape[: options.dims], header.spacing[: options.dims]
+    return size_at(shape, spacing, options.spacing, options.long_side)
 
 
 class OnGrid(NamedTuple):

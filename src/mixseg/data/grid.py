@@ -7,6 +7,7 @@ are resized to a voxel size, and so differ in their number of pixels, are then c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -111,6 +112,19 @@ def resize_strokes(labels: Labels, size: Size) -> Labels:
             where[axis] = nearest_indices(target, labels.shape[axis])[where[axis]]
         out[tuple(where)] = label
     return out
+
+
+def size_at(
+    shape: Sequence[int], spacing: Sequence[float], wanted: Sequence[float] | None, long_side: int | None = None
+) -> Size:
+    """How many voxels of the size ``wanted`` come nearest to the extent of a grid.
+
+    Without ``wanted`` its longer side becomes ``long_side`` voxels; without both it stays as it is.
+    """
+    extent = [n * mm for n, mm in zip(shape, spacing, strict=True)]
+    if wanted is None:
+        wanted = [max(extent) / long_side] * len(extent) if long_side else spacing
+    return tuple(max(1, round(length / mm)) for length, mm in zip(extent, wanted, strict=True))
 
 
 def to_slices(array: NDArray[T]) -> NDArray[T]:

@@ -74,21 +74,23 @@ def set_n(split: Split, n: int, ratio: int = 5) -> Roles:
     return Roles(full=split.train[:n], partial=split.train[n:needed])
 
 
-def read_split(path: Path, cases: Iterable[Member], *, fold: int = 0, dataset: str = "") -> Split:
+def read_split(path: Path, cases: Iterable[Member], *, fold: int | None = None, dataset: str = "") -> Split:
     """The split in a JSON file, in any of three forms.
 
     Args:
         path: nnU-Net's ``splits_final.json``, a list of ``{"train": [...], "val": [...]}`` of case ids; or
             ``{"train": [...], "val": [...], "test": [...]}`` of patients; or one of those per dataset.
         cases: The scans that the ids of nnU-Net's form belong to; those that lie in a test folder become its test part.
-        fold: Which entry of nnU-Net's list.
+        fold: Which entry of nnU-Net's list; the first if not given.
         dataset: Which entry of a file that holds several.
     """
     content = read_json(path)
     if isinstance(content, list):
-        return _from_fold(path, content, list(cases), fold)
+        return _from_fold(path, content, list(cases), fold or 0)
     if not isinstance(content, dict):
         raise MixsegError(f"{path} holds no split: it should be a list of folds or an object with train, val and test.")
+    if fold:
+        raise MixsegError(f"{path} holds one split, so there is no fold {fold}: leave the fold out.")
     if "train" not in content:
         content = _of_dataset(path, content, dataset)
     return Split(*(_names(path, content, part) for part in ("train", "val", "test")))
@@ -117,7 +119,7 @@ def make_split(cases: Iterable[Member], *, seed: int = 0, val: float = 0.1, test
         val: The share of the patients to validate on; at least one, if two are fully labelled.
         test: The share of the patients to test on.
     """
-    hints, labelled = _by_patient(cases)
+    hints, labelled = by_patient(cases)
     parts: dict[str, list[str]] = {part: [p for p in hints if hints[p] == part] for part in ("train", "val", "test")}
     rng = np.random.default_rng(seed)
     train = [parts["train"][index] for index in rng.permutation(len(parts["train"]))]
@@ -135,7 +137,7 @@ def make_split(cases: Iterable[Member], *, seed: int = 0, val: float = 0.1, test
     return Split(tuple(train), tuple(parts["val"]), tuple(parts["test"]))
 
 
-def _by_patient(cases: Iterable[Member]) -> tuple[dict[str, str], set[str]]:
+def by_patient(cases: Iterable[Member]) -> tuple[dict[str, str], set[str]]:
     """Patient -> part that its folder says (else train), sorted; and the patients with nothing but full masks."""
     hints: dict[str, str] = {}
     labelled: dict[str, bool] = {}

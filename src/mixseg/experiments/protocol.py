@@ -10,7 +10,7 @@ from typing import Any
 from mixseg.datasets import load, phantom, recognise
 from mixseg.errors import MixsegError
 from mixseg.labels import LabelFlags
-from mixseg.pipeline import sensible_dims
+from mixseg.training_plan import sensible_dims
 from mixseg.types import Case
 
 BUILT_IN = "phantom"

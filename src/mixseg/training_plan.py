@@ -1,0 +1,93 @@
+"""The plan of a run: settings that were not given, from the headers of its scans and the memory of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mixseg import io
+from mixseg.config import Config, make_config, to_dict
+from mixseg.data.extent import Extent
+from mixseg.data.memory import Means
+from mixseg.data.plan import KEYS, Plan, choose_dims, make_plan
+from mixseg.engine import Hardware
+from mixseg.folder import RunFolder
+from mixseg.networks import NETWORKS
+from mixseg.types import Case
+
+PLANNED = "strong"
+"""The preset that is planned; the others fix the training grid, and only 2D or 3D is chosen for them."""
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where a container is told how much of the memory it may take."""
+
+
+def planned(
+    cases: Sequence[Case], settings: Mapping[str, Any], out: Path, hardware: Hardware
+) -> tuple[dict[str, Any], list[str]]:
+    """``settings`` with what the plan adds, and the plan's sentences.
+
+    A run that has begun goes on as it was planned, whatever memory there is by now.
+    """
+    if (out / "config.json").exists():
+        before = RunFolder(out)
+        return {**{key: to_dict(before.config)[key] for key in KEYS}, **settings}, before.facts.get("plan", [])
+    extents = [extent_of(case) for case in cases]
+    if settings.get("preset", PLANNED) != PLANNED:
+        return {"dims": choose_dims(extents)[0], **settings}, []
+    plan = plan_for(extents, settings, hardware)
+    print(plan.told(), flush=True)
+    return {**plan.settings, **settings}, list(plan.reasons)
+
+
+def plan_for(extents: Sequence[Extent], settings: Mapping[str, Any], hardware: Hardware) -> Plan:
+    """The plan of a run with ``settings`` on scans of ``extents``."""
+    dims = settings.get("dims", choose_dims(extents)[0])
+    usual = make_config(**{**settings, "dims": dims})
+    given = {key: settings[key] for key in KEYS if key in settings}
+    if "batch" in given:  # some kinds alone may be given
+        given["batch"] = to_dict(usual)["batch"]
+    return make_plan(extents, given, to_dict(usual), means_of(usual, hardware))
+
+
+def sensible_dims(cases: Sequence[Case]) -> int:
+    """3 for scans with many slices that are about as far apart as pixels are, else 2."""
+    return choose_dims([extent_of(case) for case in cases])[0]
+
+
+def extent_of(case: Case) -> Extent:
+    """How large a scan is; only headers are read."""
+    place = io.read_geometry(case.image[0])
+    return Extent(place.shape, place.spacing, place.spacing_known)
+
+
+def means_of(config: Config, hardware: Hardware) -> Means:
+    """The network of ``config`` and what it can be trained with on ``hardware``."""
+    network = NETWORKS[config.network]
+    gpu = hardware.device in ("auto", "cuda") and torch.cuda.is_available()
+    half = config.precision == "bf16" or (config.precision == "auto" and gpu and torch.cuda.is_bf16_supported())
+    memory, where = _gpu() if gpu else (_ram() / hardware.devices, "memory")
+    return Means(
+        memory=memory,
+        where=where,
+        channels=config.width or network.width,
+        halvings=config.depth or network.depth,
+        number=2 if half else 8 if config.precision == "fp64" else 4,
+        devices=hardware.devices * hardware.nodes,
+    )
+
+
+def _gpu() -> tuple[float, str]:
+    """All of its memory, not what is free just now: the same plan for every process and every time."""
+    properties = torch.cuda.get_device_properties(0)
+    return float(properties.total_memory), f"the GPU ({properties.name})"
+
+
+def _ram() -> float:
+    """Bytes that this process could have: the machine's, or the container's."""
+    limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
+    limits += [float(text) for path in LIMITS if path.exists() and (text := path.read_text().strip()).isdigit()]
+    return min(limits)

@@ -1,0 +1,220 @@
+"""A folder of anisotropic scans is planned, trained on, continued and predicted; shapes come back where they were."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from mixseg import io, training_plan
+from mixseg.cli import main
+from mixseg.config import make_config
+from mixseg.datasets import load
+from mixseg.engine import Hardware, make_fabric
+from mixseg.errors import MixsegError
+from mixseg.methods import Method
+from mixseg.metrics import dice
+from mixseg.model import predict_on_source
+from mixseg.prediction import scan_of
+from mixseg.training_data import prepare_options
+from mixseg.training_plan import extent_of, means_of, planned
+from mixseg.types import Case, Source
+
+TINY = ("steps=4", "width=4", "depth=2", "compile=false", "validate_every=2", 'batch={"full":2,"partial":2,"bare":0}')
+
+
+def write_dataset(folder, spacings, shapes):
+    """nnU-Net's layout: a bright ball per scan, outlined in all but the last, which has a stroke."""
+    for number, (spacing, shape) in enumerate(zip(spacings, shapes, strict=True)):
+        mask = ball(shape, spacing, radius_mm=14, centre=(0.5, 0.45, 0.5))
+        image = 200 * mask + np.random.default_rng(number).normal(50, 10, shape)
+        labels = mask.astype(np.uint8)
+        if number == len(shapes) - 1:
+            labels = np.full(shape, 2, np.uint8)
+            row = shape[0] // 2
+            labels[row] = mask[row]
+        affine = np.diag([-spacing[0], spacing[1], spacing[2], 1.0])
+        io.write(folder / "imagesTr" / f"s{number}_0000.nii.gz", image.astype(np.int16), affine=affine)
+        io.write(folder / "labelsTr" / f"s{number}.nii.gz", labels, affine=affine)
+    about = {
+        "channel_names": {"0": "MR"},
+        "labels": {"background": 0, "ball": 1, "ignore": 2},
+        "numTraining": len(shapes),
+        "file_ending": ".nii.gz",
+    }
+    (folder / "dataset.json").write_text(json.dumps(about))
+    return folder
+
+
+def ball(shape, spacing, radius_mm, centre):
+    places = np.indices(shape).T * spacing
+    middle = np.multiply(centre, np.multiply(shape, spacing)) - np.divide(spacing, 2)
+    return (np.linalg.norm(places - middle, axis=-1) <= radius_mm).T
+
+
+@pytest.fixture(scope="module")
+def thick(tmp_path_factory):
+    """Slices of 8 mm with pixels of 1.2 to 1.6 mm."""
+    spacings = [(mm, mm, 8.0) for mm in (1.2, 1.4, 1.4, 1.6)]
+    shapes = [(44, 40, 6), (36, 40, 5), (36, 36, 7), (30, 32, 6)]
+    return write_dataset(tmp_path_factory.mktemp("scans") / "thick", spacings, shapes)
+
+
+def train(folder, run, *flags):
+    words = [word for setting in TINY for word in ("--set", setting)]
+    return main(["train", str(folder), "--out", str(run), "-device", "cpu", *words, *flags])
+
+
+def test_a_folder_of_thick_slices_is_planned_trained_on_and_predicted(thick, tmp_path, capsys):
+    assert train(thick, tmp_path / "run") == 0
+    said = capsys.readouterr().out
+    assert "Plan:\n  - Slices are learned one by one: a scan has few of them (6)." in said
+    assert "Pixels become 1.4 mm wide" in said
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["dims"], config["spacing"], config["size"]) == (2, [1.4, 1.4], [40, 40])
+    plan = json.loads((tmp_path / "run" / "environment.json").read_text())["plan"]
+    assert plan[0] in said
+    assert main(["predict", str(tmp_path / "run"), "-i", f"{thick}/imagesTr", "-o", str(tmp_path / "maps")]) == 0
+    for path in sorted((tmp_path / "maps").iterdir()):
+        image, labels = io.read(thick / "imagesTr" / f"{io.stem(path)}_0000.nii.gz"), io.read(path)
+        assert labels.array.shape == image.array.shape
+        np.testing.assert_allclose(labels.affine, image.affine)
+    assert list((tmp_path / "run" / "predictions").glob("last/bottom/*.nii.gz"))
+
+
+def test_a_run_goes_on_as_planned_whatever_memory_there_is_by_then(thick, tmp_path, capsys, monkeypatch):
+    assert train(thick, tmp_path / "run") == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    monkeypatch.setattr(training_plan, "_ram", lambda: 1e6)
+    capsys.readouterr()
+    assert train(thick, tmp_path / "run", "--set", "steps=6") == 0
+    again = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert "Plan:" not in capsys.readouterr().out
+    assert {**config, "steps": 6} == again
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["plan"]
+
+
+def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_path):
+    cases, hardware = load(thick), Hardware("cpu")
+    settings, told = planned(cases, {"spacing": [2.0, 2.0]}, tmp_path / "run", hardware)
+    assert settings["spacing"] == [2.0, 2.0]
+    assert settings["size"] == (32, 32)
+    assert told
+    for preset in ("paper", "quick"):
+        assert planned(cases, {"preset": preset}, tmp_path / "run", hardware) == ({"dims": 2, "preset": preset}, [])
+    assert main(["train", str(thick), "--out", str(tmp_path / "x"), "--spacing", "1", "1", "1", "--dims", "2"]) == 2
+
+
+def test_nearly_isotropic_volumes_are_resampled_and_come_back(tmp_path, capsys):
+    spacings = [(1.2, 1.2, 2.0), (1.0, 1.0, 2.0), (1.0, 1.0, 1.8)]
+    folder = write_dataset(tmp_path / "scans", spacings, [(30, 34, 36), (40, 36, 40), (40, 40, 34)])
+    assert train(folder, tmp_path / "run", "--patch", "16", "16", "8") == 0
+    assert "Voxels become 1x1x2 mm large" in capsys.readouterr().out
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["dims"], config["spacing"], config["patch"]) == (3, [1.0, 1.0, 2.0], [16, 16, 8])
+    for path in (tmp_path / "run" / "predictions" / "last" / "bottom").iterdir():
+        image = io.read(folder / "imagesTr" / f"{io.stem(path)}_0000.nii.gz")
+        assert io.read(path).array.shape == image.array.shape
+
+
+def test_a_fold_is_one_of_five_or_of_the_file(thick, tmp_path):
+    assert train(thick, tmp_path / "one", "-f", "1") == 0
+    assert train(thick, tmp_path / "none", "-f", "3") == 2  # three scans are outlined
+    look = ["inspect", str(thick), "--out", f"{tmp_path}/page.html", "--write-split", f"{tmp_path}/s.json"]
+    assert main([*look, "--folds", "3"]) == 0
+    assert train(thick, tmp_path / "two", "-f", "1", "--set", f"split={tmp_path}/s.json") == 0
+    first, second = (
+        json.loads((tmp_path / name / "environment.json").read_text())["protocol"] for name in ("one", "two")
+    )
+    assert first == second
+    assert (
+        main(["inspect", str(thick), "--out", str(tmp_path / "page.html"), "--write-split", f"{tmp_path}/s.json"]) == 2
+    )
+
+
+def test_the_plan_can_be_prepared_alone(thick, tmp_path, capsys):
+    assert main(["prepare", str(thick), str(tmp_path / "arrays"), "--plan", "--workers", "1"]) == 0
+    assert "Slices have 48x48 pixels" in capsys.readouterr().out  # the network of the preset halves four times
+    options = json.loads((tmp_path / "arrays" / "index.json").read_text())["options"]
+    assert (options["spacing"], options["size"]) == ([1.4, 1.4], [48, 48])
+
+
+def test_memory_is_that_of_the_device_and_numbers_take_what_the_precision_says():
+    small = means_of(make_config(precision="bf16"), Hardware("cpu"))
+    assert (small.channels, small.halvings, small.number) == (64, 4, 2)
+    assert means_of(make_config(dims=3, precision="fp64"), Hardware("cpu", devices=2)).number == 8
+    assert means_of(make_config(), Hardware("cpu", devices=2)).memory == small.memory / 2
+    assert 1e8 < small.memory < 1e14
+
+
+class Bright(Method):
+    """The share of the foreground is the brightness: what comes out is known beforehand."""
+
+    outputs = ("top",)
+
+    def __init__(self):
+        super().__init__()
+        self.nothing = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, batch, progress):
+        raise NotImplementedError
+
+    def predict(self, image):
+        return {"top": torch.cat([1 - image, image], dim=1)}
+
+
+TURN = np.array([[0.8, -0.6, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, -1.0]])
+GRIDS = [
+    ((61, 47, 12), (1.1, 1.1, 5.0)),
+    ((40, 57, 33), (1.5, 1.2, 2.0)),
+    ((50, 50, 50), (1.0, 1.0, 1.0)),
+]
+
+
+def shapes(size, spacing):
+    box = np.zeros(size, bool)
+    box[7:-12, 9:-8, 2:-3] = True
+    half = np.zeros(size, bool)
+    half[: size[0] // 2 - 2] = True
+    return {"ball": ball(size, spacing, 17.3, (0.47, 0.53, 0.5)), "box": box, "half-space": half}
+
+
+@pytest.mark.parametrize(("size", "spacing"), GRIDS)
+@pytest.mark.parametrize("target", [(0.8, 0.8), (1.7, 1.7), (0.9, 0.9, 1.6), (1.9, 1.7, 2.3)])
+def test_known_shapes_come_back_from_any_grid_without_a_shift(tmp_path, size, spacing, target):
+    changes = {"dims": len(target), "spacing": target, "size": (112, 96), "patch": (32, 32, 16), "intensity": "unit"}
+    config = make_config(method="lower-bound", preset="quick", **changes)
+    fabric, method = make_fabric(Hardware("cpu"), "fp32"), Bright().eval()
+    affine = np.eye(4)
+    affine[:3, :3], affine[:3, 3] = TURN * spacing, (-31.5, 12.25, 90.0)
+    for name, mask in shapes(size, spacing).items():
+        source = tmp_path / f"{name}.nii.gz"
+        io.write(source, mask.astype(np.uint8), affine=affine)
+        case = Case(name, name, (Source((source,)),))
+        scan, place = scan_of(case, prepare_options(config), channels=1)
+        back = predict_on_source(method, scan, place, config, fabric, classes=2)
+        io.write(tmp_path / "back.nii.gz", back, like=case.image[0])
+        there, here = io.read(tmp_path / "back.nii.gz"), io.read(source)
+        np.testing.assert_array_equal(there.affine, here.affine)
+        shift = centre(there.array > 0) - centre(mask)
+        world = affine[:3, :3] @ shift
+        pitch = np.ones(3)
+        pitch[: len(target)] = np.maximum(1, np.divide(target, spacing[: len(target)]))
+        # A flat border lies half-way between two centres of a coarser grid now and then, and is then a voxel off.
+        most = 0.05 if name == "ball" else 0.3 * (pitch.max() - 1) + 0.05
+        assert np.abs(shift).max() < most, name
+        assert np.linalg.norm(world) < 2 * most * max(spacing), name
+        assert dice(there.array > 0, mask) > 1 - 0.05 * (pitch.max() - 1) - 0.005, name
+
+
+def centre(mask):
+    return np.argwhere(mask).mean(axis=0)
+
+
+def test_volumes_without_a_voxel_size_are_not_resampled_to_one(tmp_path):
+    io.write(tmp_path / "a.png", np.zeros((16, 16), np.uint8))
+    case = Case("a", "a", (Source((tmp_path / "a.png",)),))
+    assert not extent_of(case).spacing_known
+    options = prepare_options(make_config(preset="quick", spacing=(1.0, 1.0)))
+    with pytest.raises(MixsegError, match=r"a\.png holds no voxel size"):
+        scan_of(case, options, channels=1)

@@ -16,7 +16,7 @@ from mixseg.data.options import check_spacing
 from mixseg.errors import MixsegError, did_you_mean, known
 from mixseg.files import read_json
 from mixseg.losses import divergence
-from mixseg.methods import METHODS
+from mixseg.methods import METHODS, extra_terms
 from mixseg.networks import NETWORKS
 
 
@@ -225,7 +225,11 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     settled: dict[str, Any] = {
         **preferred,
         # A preset weighs terms that not every method has.
-        "weights": {k: v for k, v in preferred.get("weights", {}).items() if k in METHODS[method].weights},
+        "weights": {
+            k: v
+            for k, v in preferred.get("weights", {}).items()
+            if k in METHODS[method].weights or k in extra_terms(method)
+        },
         "batch": {"full": full, "partial": partial, "bare": bare},
         **{"method": method, "preset": preset, "dims": dims},
     }
@@ -287,7 +291,7 @@ def _check(config: Config, where: str) -> None:
 
 
 def _check_weights(config: Config, where: str) -> None:
-    terms = [*METHODS[config.method].weights, "dice"]
+    terms = [*METHODS[config.method].weights, *extra_terms(config.method)]
     for name in config.weights:
         if name not in terms:
             raise MixsegError(

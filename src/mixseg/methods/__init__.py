@@ -12,7 +12,17 @@ from mixseg.methods.glmi import GLMI
 from mixseg.methods.ssco import SSCO
 from mixseg.methods.ua_mt import UAMT
 
-__all__ = ["METHODS", "BuildNetwork", "Method", "MethodOptions", "MethodRow", "Number", "Term", "make_method"]
+__all__ = [
+    "METHODS",
+    "BuildNetwork",
+    "Method",
+    "MethodOptions",
+    "MethodRow",
+    "Number",
+    "Term",
+    "extra_terms",
+    "make_method",
+]
 
 one_branch = partial(DualBranch, branches=1)
 two_branches = partial(DualBranch, branches=2)
@@ -96,10 +106,15 @@ METHODS: dict[str, MethodRow] = {
 }
 
 
+def extra_terms(name: str) -> tuple[str, ...]:
+    """Terms that are not in the paper's loss and off unless they are given a weight."""
+    return ("dice", "mix") if METHODS[name].sees == "mixed" else ("dice",)
+
+
 def make_method(name: str, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> Method:
     """A freshly initialised method; ``weights`` replace those of the paper where they name the same term."""
     row = METHODS[name]
-    unknown = sorted(set(weights) - set(row.weights) - {"dice"})
+    unknown = sorted(set(weights) - set(row.weights) - set(extra_terms(name)))
     if unknown:
         raise MixsegError(
             f"The method {name} has no term {unknown[0]!r} to weigh: choose from {', '.join(row.weights)}."

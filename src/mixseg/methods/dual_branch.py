@@ -4,6 +4,7 @@
       + weak * CE(bottom; partial labels)          on all scans that have any
       + distill * D(bottom, top)                   on the fully labelled scans, softmax over softmax
       + entropy * H(bottom)                        on the partly labelled and the bare scans
+      + mix * CE(bottom; mixed targets)            on the same, cut into each other (mixing.py); not in the paper
 
 A term whose weight is 0 or absent is off. With one branch, top and bottom are the same and nothing is distilled.
 Equations 1 to 5 of "Segmentation with mixed supervision: confidence maximization helps knowledge distillation".
@@ -12,6 +13,7 @@ Equations 1 to 5 of "Segmentation with mixed supervision: confidence maximizatio
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -27,9 +29,14 @@ from mixseg.methods.base import (
     mean_of_labelled,
     ramp_up,
 )
+from mixseg.methods.mixing import mix
+from mixseg.methods.teacher import Teacher
 from mixseg.types import Batch
 
 TOP = 0
+MIX_DECAY = 0.99
+MIX_RAMP = 0.2
+"""The share of training over which proposals of the moving average come to count."""
 CONFIDENCE = {"entropy": entropy, "min-entropy": min_entropy}
 
 
@@ -47,6 +54,7 @@ class DualBranch(Method):
         self.outputs = ("bottom", "top", "ensemble") if branches == 2 else ("top",)
         self.compare = divergence(options.divergence)
         self.unsure = CONFIDENCE[options.confidence]
+        self.elder = Teacher(self.network).eval() if "mix" in self.weights else None
 
     @property
     def replays(self) -> bool:
@@ -55,8 +63,17 @@ class DualBranch(Method):
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The terms that the batch and the weights allow."""
-        top, bottom = self._logits(batch)
         values: dict[str, Tensor] = {}
+        target = None
+        if self.elder is not None and batch.partial.rows + batch.bare.rows:
+            rows = torch.cat([batch.partial.image, batch.bare.image])
+            batch, target = mix(batch, self.elder.ensemble(rows))
+        top, bottom = self._logits(batch)
+        if target is not None:
+            mixed = bottom[batch.full.rows :]
+            values["mix"] = mean_of_labelled(cross_entropy(mixed, target), target)
+            if "dice" in self.weights:
+                values["mix"] = values["mix"] + self.weights["dice"] * foreground_dice(mixed, target)
         if batch.full.rows:
             values["full"] = mean_of_labelled(cross_entropy(top, batch.full.full), batch.full.full)
             if "dice" in self.weights:
@@ -73,10 +90,24 @@ class DualBranch(Method):
 
     def predict(self, image: Tensor) -> dict[str, Tensor]:
         """Probabilities of each branch, and their mean."""
-        probs = [logits.float().softmax(dim=1) for logits in self.network(image)]
+        network = self.network if self.elder is None else self.elder.network
+        probs = [logits.float().softmax(dim=1) for logits in network(image)]
         if len(probs) == 1:
             return {"top": probs[0]}
         return {"bottom": probs[1], "top": probs[0], "ensemble": (probs[0] + probs[1]) / 2}
+
+    def after_step(self, step: int, progress: float) -> None:
+        """The moving average follows, at first closely."""
+        if self.elder is not None:
+            self.elder.follow(self.network, min(1 - 1 / (step + 1), MIX_DECAY))
+            self.elder.take_statistics(self.network)
+
+    def train(self, mode: bool = True) -> Self:
+        """The moving average proposes what it would answer: it is never in training mode."""
+        super().train(mode)
+        if self.elder is not None:
+            self.elder.eval()
+        return self
 
     def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits of top on the full rows and of bottom on all rows, in the order of ``batch.parts``.
@@ -107,4 +138,6 @@ class DualBranch(Method):
     def _weight(self, name: str, progress: Number) -> Number:
         if name == "entropy" and self.options.ramp:
             return self.weights[name] * ramp_up(progress, 0.0, self.options.ramp)
+        if name == "mix":
+            return self.weights[name] * ramp_up(progress, 0.0, MIX_RAMP)
         return self.weights[name]

@@ -32,10 +32,22 @@ class Teacher(nn.Module):
         return probabilities(self.network, image)
 
     @torch.no_grad()
+    def ensemble(self, image: Tensor) -> Tensor:
+        """The mean ``(B, classes, *S)`` of the probabilities of all branches."""
+        probs = [at_least_float32(logits).softmax(dim=1) for logits in self.network(image)]
+        return torch.stack(probs).mean(dim=0)
+
+    @torch.no_grad()
     def follow(self, student: nn.Module, decay: float) -> None:
         """``teacher = decay * teacher + (1 - decay) * student``, for the parameters alone."""
         own, others = list(self.network.parameters()), list(student.parameters())
         get_ema_multi_avg_fn(decay)(own, others, None)  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def take_statistics(self, student: nn.Module) -> None:
+        """Copy the running statistics of the student's batches, for a teacher that is always in evaluation mode."""
+        for own, other in zip(self.network.buffers(), student.buffers(), strict=True):
+            own.copy_(other)
 
 
 def probabilities(network: Network, image: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from mixseg.networks.base import Init, Norm
+from mixseg.networks.instance_norm import InstanceNorm
 
 CONV: dict[int, type[nn.Conv2d | nn.Conv3d]] = {2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED: dict[int, type[nn.ConvTranspose2d | nn.ConvTranspose3d]] = {2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 BATCH_NORM: dict[int, type[nn.BatchNorm2d | nn.BatchNorm3d]] = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
-INSTANCE_NORM: dict[int, type[nn.InstanceNorm2d | nn.InstanceNorm3d]] = {2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}
 MAX_POOL: dict[int, type[nn.MaxPool2d | nn.MaxPool3d]] = {2: nn.MaxPool2d, 3: nn.MaxPool3d}
 CHANNEL_DROPOUT: dict[int, type[nn.Dropout2d | nn.Dropout3d]] = {2: nn.Dropout2d, 3: nn.Dropout3d}
 
@@ -23,7 +23,7 @@ GROUPS = 8
 
 # Every convolution keeps its bias, though a normalisation follows it: the paper's parameter counts include them.
 CONVOLUTIONS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-NORMALISATIONS = (nn.BatchNorm2d, nn.BatchNorm3d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.GroupNorm)
+NORMALISATIONS = (nn.BatchNorm2d, nn.BatchNorm3d, InstanceNorm, nn.GroupNorm)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Layers:
         if self.norm == "batch":
             return BATCH_NORM[self.dims](channels)
         if self.norm == "instance":
-            return INSTANCE_NORM[self.dims](channels, affine=True)
+            return InstanceNorm(channels)
         if self.norm == "group":
             return nn.GroupNorm(math.gcd(GROUPS, channels), channels)
         return nn.Identity()
@@ -77,7 +77,7 @@ class Layers:
 
 def idle_biases(module: nn.Module) -> Iterator[Tensor]:
     """The biases that a normalisation takes out again right away: whatever they are, they are never learned."""
-    taken_out = (*BATCH_NORM.values(), *INSTANCE_NORM.values(), nn.SyncBatchNorm)
+    taken_out = (*BATCH_NORM.values(), InstanceNorm, nn.SyncBatchNorm)
     for block in (part for part in module.modules() if isinstance(part, nn.Sequential)):
         for layer, following in pairwise(block):
             if isinstance(layer, CONVOLUTIONS) and isinstance(following, taken_out) and layer.bias is not None:

@@ -1,0 +1,255 @@
+"""docs/results/speed.json and the page and pictures made from it.
+
+    python benchmarks/speed_page.py add speed.json      take in what train_step.py measured, then make the page
+    python benchmarks/speed_page.py run FOLDER [--cache warm|cold]    take in the phases of a finished run, likewise
+    python benchmarks/speed_page.py page                make docs/results/speed.md and the pictures
+
+An entry takes the place of one of the same method, network, batch and machine. What was tried on the way is kept in the
+JSON file under "tried", by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from kernel_profile import draw
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "docs/results/speed.json"
+PAGE = ROOT / "docs/results/speed.md"
+PICTURES = ROOT / "docs/pictures"
+EMPTY: dict[str, list[dict[str, Any]]] = {"entries": [], "runs": [], "tried": []}
+AFTER = "mixseg"
+BEFORE = {"float32": "plain fp32", "bfloat16": "plain bf16"}
+"""The plain loop that a picture compares with, by the precision that mixseg computes in."""
+
+PHASES = ("data", "start", "compile", "steps", "looks", "checkpoints", "assess")
+
+INTRODUCTION = """# Speed
+
+<!-- made by `python benchmarks/speed_page.py page` from speed.json -->
+What one training step takes, beside (a) a plain fp32 PyTorch loop as a paper's script has it, (b) the same under bf16
+autocast, and two floors: the arithmetic (FLOP over the rate of a large matrix product) and the attainable (each
+convolution alone with its fastest kernel and layout, plus the bytes that must move between them over the bandwidth of
+a large copy). Everything in a table is measured in one run:
+
+```
+python benchmarks/train_step.py --out speed.json
+python benchmarks/speed_page.py add speed.json
+```
+"""
+SAME = ("device", "threads", "preset", "dims", "network", "width", "precision", "compile")
+COLUMNS = (
+    "| method | images a step | version | ms a step | (a) takes | of arithmetic | of attainable | start s | peak GiB |"
+)
+
+
+def read() -> dict[str, list[dict[str, Any]]]:
+    """What is known so far."""
+    return {**EMPTY, **(json.loads(FILE.read_text()) if FILE.exists() else {})}
+
+
+def key_of(entry: dict[str, Any]) -> str:
+    """What two measurements of the same thing share."""
+    env = entry["environment"]
+    settings = [env[name] for name in SAME]
+    return json.dumps([entry["method"], entry.get("batch"), entry.get("grid"), entry.get("inductor"), *settings])
+
+
+def add(known: dict[str, list[dict[str, Any]]], measured: list[dict[str, Any]]) -> None:
+    """Take in what a benchmark found; what failed is left out."""
+    for entry in measured:
+        if "versions" in entry:
+            key = key_of(entry)
+            known["entries"] = [*(old for old in known["entries"] if key_of(old) != key), entry]
+
+
+def add_run(known: dict[str, list[dict[str, Any]]], folder: Path, cache: str) -> None:
+    """Take in where the seconds of a finished run went."""
+    config, finished, facts = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("config", "finished", "environment")
+    )
+    about = {name: config[name] for name in ("method", "preset", "set", "dims", "compile")}
+    machine = {"device": facts["device"], "torch": facts["versions"]["torch"], "cache": cache}
+    line = {**about, **machine, "steps": finished["steps"], "phases": finished["phases"]}
+    same = [*about, *machine, "steps"]
+    known["runs"] = [*(old for old in known["runs"] if any(old[name] != line[name] for name in same)), line]
+
+
+def page(known: dict[str, list[dict[str, Any]]]) -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    machines = list(dict.fromkeys(machine_of(entry) for entry in known["entries"]))
+    for machine in machines:
+        entries = [entry for entry in known["entries"] if machine_of(entry) == machine]
+        parts.append("\n".join([f"## {machine}\n", versions_line(entries), "", *step_table(entries), ""]))
+        parts += [
+            f"![{entry['method']}: kernels before and after](../pictures/{picture_of(entry)})\n"
+            for entry in entries
+            if drawable(entry)
+        ]
+        parts += [side_lines(entries)]
+    if known["runs"]:
+        parts.append(run_table(known["runs"]))
+    if known["tried"]:
+        parts.append(tried_table(known["tried"]))
+    return "\n".join(part for part in parts if part)
+
+
+def machine_of(entry: dict[str, Any]) -> str:
+    """The device, with the threads where they matter."""
+    env = entry["environment"]
+    plural = "s" if env["threads"] > 1 else ""
+    return env["device"] if env["device_type"] == "cuda" else f"{env['device']}, {env['threads']} thread{plural}"
+
+
+def versions_line(entries: list[dict[str, Any]]) -> str:
+    """What the numbers were measured with."""
+    found = []
+    for entry in entries:
+        env = entry["environment"]
+        cuda = f", CUDA {env['cuda']}, cuDNN {env['cudnn']}" if env["cuda"] else ""
+        found.append(
+            f"Python {env['python']}, torch {env['torch']}{cuda}, Fabric {env['lightning_fabric']}, {env['date']}; "
+            f"large matrix product {entry['ceilings']['matmul_flops'] / 1e12:.3g} TFLOP/s, "
+            f"copy {entry['ceilings']['copy_bytes_per_s'] / 1e9:.3g} GB/s."
+        )
+    return "\n".join(dict.fromkeys(found))
+
+
+def step_table(entries: list[dict[str, Any]]) -> list[str]:
+    """A row for each version of each method."""
+    lines = [
+        COLUMNS,
+        "|---|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for entry in entries:
+        env, first = entry["environment"], True
+        base = entry["versions"].get("plain fp32", {}).get("ms")
+        for name, version in entry["versions"].items():
+            if version["error"]:
+                continue
+            what = f"`{entry['method']}`" if first else ""
+            rows = " + ".join(str(count) for count in entry["batch"].values() if count)
+            size = f"{rows} of {'x'.join(map(str, entry['grid']))}" if first else ""
+            how = f"mixseg, {env['preset']}, {env['precision']}" if name == AFTER else name
+            lines.append(
+                f"| {what} | {size} | {how} | {version['ms']:.2f} | {ratio(base, version['ms'])} | "
+                f"{times(version, 'arithmetic')} | {times(version, 'attainable')} | {version['start_s']:.1f} | "
+                f"{version['peak_gib']:.2f} |"
+            )
+            first = False
+    return lines
+
+
+def ratio(base: float | None, ms: float) -> str:
+    """How many times as long (a) takes."""
+    return "" if base is None else f"{base / ms:.2f} x"
+
+
+def times(version: dict[str, Any], which: str) -> str:
+    """The ratio to a floor, where it was measured."""
+    found = version.get(f"times_{which}")
+    return "" if found is None else f"{found:.2f} x"
+
+
+def side_lines(entries: list[dict[str, Any]]) -> str:
+    """Floors, feeds and looks, a line for each method."""
+    lines = []
+    for entry in entries:
+        name, floor, look, feed = (entry.get(key, {}) for key in ("method", "floors", "look", "feed"))
+        if "flop" in floor:
+            alone, between = sum(floor["convolutions_ms"].values()), sum(floor["bytes_ms"].values())
+            lines.append(
+                f"- `{name}`: arithmetic {floor['arithmetic_ms']:.2f} ms ({floor['flop'] / 1e12:.3g} TFLOP); attainable "
+                f"{floor['attainable_ms']:.2f} ms, of which {alone:.2f} are convolutions and {between:.2f} bytes between "
+                "them"
+            )
+        if "ms" in look:
+            lines.append(
+                f"- `{name}`: a look at {look['slices']} slices takes {look['ms']:.0f} ms, a batch {feed['ms']:.2f} ms "
+                f"({feed['host_ms']:.2f} of the host)"
+            )
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def run_table(runs: list[dict[str, Any]]) -> str:
+    """Where the seconds of whole runs go."""
+    lines = [
+        "## Whole runs\n",
+        "Seconds by phase, from finished.json; the last column is the sum of all phases over the steps.\n",
+        f"| run | device | compiled before | steps | {' | '.join(PHASES)} | all / steps |",
+        f"|---|---|---|--:|{'--:|' * (len(PHASES) + 1)}",
+    ]
+    for run in runs:
+        seconds = [run["phases"].get(name, 0.0) for name in PHASES]
+        name = f"`{run['method']}`, {run['preset']}" + (f", Set-{run['set']}" if run["set"] else "")
+        cells = " | ".join(f"{value:.1f}" for value in seconds)
+        before = {"warm": "yes", "cold": "no"}[run["cache"]] if run["compile"] else "not compiled"
+        whole = sum(seconds) / run["phases"]["steps"]
+        lines.append(f"| {name} | {run['device']} | {before} | {run['steps']} | {cells} | {whole:.2f} |")
+    return "\n".join([*lines, ""])
+
+
+def tried_table(tried: list[dict[str, Any]]) -> str:
+    """What was tried, kept or not."""
+    lines = [
+        "## What was tried\n",
+        "Measured one by one, on the way; a later row may have been measured with the kept ones before it.\n",
+        "| what | where | ms a step | kept | why |",
+        "|---|---|--:|---|---|",
+    ]
+    for row in tried:
+        kept = "yes" if row["kept"] else "no"
+        lines.append(f"| {row['what']} | {row['where']} | {row['ms']} | {kept} | {row['why']} |")
+    return "\n".join([*lines, ""])
+
+
+def drawable(entry: dict[str, Any]) -> bool:
+    """Whether both profiles are there."""
+    names = (BEFORE[entry["environment"]["precision"]], AFTER)
+    return all("ms_by_kind" in entry.get("profile", {}).get(name, {}) for name in names)
+
+
+def picture_of(entry: dict[str, Any]) -> str:
+    """The file name of an entry's picture."""
+    env = entry["environment"]
+    device = env["device"] if env["device_type"] == "cuda" else "cpu"
+    words = [device, entry["method"], f"{env['dims']}d", env["preset"]]
+    return "speed-" + "-".join(words).lower().replace(" ", "-") + ".png"
+
+
+def write(known: dict[str, list[dict[str, Any]]]) -> None:
+    """The JSON file, the page and the pictures."""
+    FILE.write_text(json.dumps(known, indent=1) + "\n")
+    PAGE.write_text(page(known))
+    for entry in known["entries"]:
+        if drawable(entry):
+            title = f"{entry['method']} on {machine_of(entry)}: where the time of a step goes, by kind of kernel"
+            found, before = entry["profile"], BEFORE[entry["environment"]["precision"]]
+            draw(found[before], found[AFTER], PICTURES / picture_of(entry), names=(before, AFTER), title=title)
+
+
+def main() -> None:
+    """Read, take in, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("add").add_argument("file", type=Path, nargs="+")
+    run = verbs.add_parser("run")
+    run.add_argument("folder", type=Path, nargs="+")
+    run.add_argument("--cache", choices=["warm", "cold"], default="warm")
+    verbs.add_parser("page")
+    args = parser.parse_args()
+    known = read()
+    for path in getattr(args, "file", ()):
+        add(known, json.loads(path.read_text())["entries"])
+    for folder in getattr(args, "folder", ()):
+        add_run(known, folder, args.cache)
+    write(known)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The page on speed says what its JSON file says, and a new measurement takes the place of the old one."""
+
+import copy
+import json
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import speed_page
+
+
+def entry(ms=10.0, method="kl-ent", **environment):
+    env = {
+        "device": "NVIDIA X",
+        "device_type": "cuda",
+        "threads": 4,
+        "python": "3.12",
+        "torch": "2.11",
+        "cuda": "12.8",
+        "cudnn": 9,
+        "lightning_fabric": "2.6",
+        "date": "2026-01-01",
+        "preset": "paper",
+        "dims": 2,
+        "precision": "bfloat16",
+        "compile": True,
+        "network": "unet",
+        "width": None,
+        "depth": None,
+    }
+    times = {"start_s": 1.0, "peak_gib": 2.0, "error": ""}
+    return {
+        "method": method,
+        "environment": env | environment,
+        "ceilings": {"matmul_flops": 7e14, "copy_bytes_per_s": 4e12},
+        "batch": {"full": 8, "partial": 16, "bare": 0},
+        "grid": [256, 256],
+        "versions": {
+            "plain fp32": {"ms": 200.0, **times},
+            "plain bf16": {"ms": float("nan"), **times, "error": "out of memory"},
+            "mixseg": {"ms": ms, **times, "times_arithmetic": ms / 5, "times_attainable": ms / 8},
+        },
+        "floors": {"error": "left out"},
+    }
+
+
+def test_the_page_is_the_one_that_the_file_makes():
+    assert speed_page.page(speed_page.read()) == speed_page.PAGE.read_text()
+    for shown in speed_page.read()["entries"]:
+        assert not speed_page.drawable(shown) or (speed_page.PICTURES / speed_page.picture_of(shown)).exists()
+
+
+def test_a_row_has_the_ratios_to_the_plain_loop_and_to_the_floors():
+    known = copy.deepcopy(speed_page.EMPTY)
+    speed_page.add(known, [entry()])
+    rows = [line.split("|")[1:-1] for line in speed_page.page(known).splitlines() if line.startswith("|")]
+    (ours,) = [[cell.strip() for cell in row] for row in rows if "mixseg" in row[2]]
+    assert ours[2:7] == ["mixseg, paper, bfloat16", "10.00", "20.00 x", "2.00 x", "1.25 x"]
+    assert not any("plain bf16" in row[2] for row in rows), "what failed has no row"
+
+
+def test_a_new_measurement_takes_the_place_of_the_same_one_alone():
+    known = copy.deepcopy(speed_page.EMPTY)
+    speed_page.add(known, [entry(10), entry(20, method="single"), entry(30, device="NVIDIA Y")])
+    speed_page.add(known, [entry(11), {"method": "kl-ent", "environment": entry()["environment"], "error": "broken"}])
+    assert [each["versions"]["mixseg"]["ms"] for each in known["entries"]] == [20, 30, 11]
+
+
+def test_the_phases_of_a_run_are_taken_from_its_folder(tmp_path):
+    content = {
+        "config": {"method": "kl-ent", "preset": "paper", "set": 3, "dims": 2, "compile": True},
+        "environment": {"device": "cuda: X", "versions": {"torch": "2.11"}},
+        "finished": {"steps": 3000, "phases": {"start": 2.0, "steps": 80.0, "looks": 10.0, "assess": 4.0}},
+    }
+    for name, held in content.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(held))
+    known = copy.deepcopy(speed_page.EMPTY)
+    for _ in range(2):
+        speed_page.add_run(known, tmp_path, "warm")
+    assert len(known["runs"]) == 1
+    (row,) = [line for line in speed_page.page(known).splitlines() if line.startswith("| `kl-ent`")]
+    assert [cell.strip() for cell in row.split("|")[3:-1]] == (
+        ["yes", "3000", "0.0", "2.0", "0.0", "80.0", "10.0", "0.0", "4.0", "1.20"]
+    )
+    speed_page.add_run(known, tmp_path, "cold")
+    assert [run["cache"] for run in known["runs"]] == ["warm", "cold"]
+
+
+@pytest.mark.parametrize(("kind", "threads", "name"), [("cuda", 16, "NVIDIA X"), ("cpu", 2, "NVIDIA X, 2 threads")])
+def test_a_cpu_is_named_with_its_threads(kind, threads, name):
+    assert speed_page.machine_of(entry(device_type=kind, threads=threads)) == name

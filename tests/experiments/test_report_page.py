@@ -61,10 +61,10 @@ def test_every_kind_of_figure_is_shown_or_named_with_the_command_that_makes_it(m
     shown = {name for name, kind in FIGURES.items() if kind.draw(read_results(made))}
     assert shown == {"qualitative", "probabilities", "confidence"}
     for name, kind in FIGURES.items():
-        assert (f"{kind.about}: " in page) == (name not in shown), name
+        assert (f"<td>{kind.about}</td>" in page) == (name not in shown), name
     out = shlex.quote(str(made.parent))
     assert f"mixseg experiment self-training --dataset scans --seeds 0 1 --test --out {out}" in page
-    assert "the student beside the upper bound of its set: needs finished runs of kl-ent and upper-bound-set." in page
+    assert "<td>needs finished runs of kl-ent and upper-bound-set</td>" in page
 
 
 def test_the_figures_lie_beside_as_files_and_old_ones_go(made, page):

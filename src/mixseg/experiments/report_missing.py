@@ -44,12 +44,12 @@ def missing_runs(results: Results) -> Html:
 
 
 def missing_figures(results: Results, names: Sequence[str]) -> Html:
-    """Each kind of figure that was not drawn: what it shows, what it needs, and what makes it."""
-    points = []
+    """Each kind of figure that was not drawn: what it shows, why it is not there, and the command that makes it."""
+    lines = []
     for name in names:
         row = FIGURES[name]
         own = results.plan.experiment in row.made_by
-        line = command(results, None if own else row.made_by[0])
         why = f"needs finished runs of {row.needs}" if own else f"belongs to {row.made_by[0]}"
-        points.append(Html(f"{escaped(f'{row.about}: {why}.')} <code>{escaped(line)}</code>"))
-    return bullets(points) if points else Html("")
+        line = command(results, None if own else row.made_by[0])
+        lines.append((row.about, why, Html(f"<code>{escaped(line)}</code>")))
+    return table(lines, ("figure", "why it is not here", "what makes it")) if lines else Html("")

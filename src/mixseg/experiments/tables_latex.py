@@ -30,7 +30,7 @@ def latex(table: Table, label: str) -> str:
         (
             "% Needs \\usepackage{booktabs}. Made by `mixseg report`: it is written anew, do not edit.",
             r"\begin{table*}[t]",
-            r"\centering\small",
+            r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
             rf"\caption{{{escape(table.title)}. {escape(table.reading)}}}",
             rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{{columns}}}",

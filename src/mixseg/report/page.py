@@ -92,7 +92,8 @@ def table(rows: Iterable[Sequence[object]], head: Sequence[object] = (), *, word
         lines = [[*line[:words], *map(_apart, line[words:])] for line in lines]
     top = f"<thead>{_row('th', [escaped(cell) for cell in head], right)}</thead>\n" if head else ""
     body = "\n".join(_row("td", line, right) for line in lines)
-    return Html(f'<div class="scroll"><table>\n{top}<tbody>\n{body}\n</tbody>\n</table></div>')
+    dense = "" if words is None else ' class="dense"'
+    return Html(f'<div class="scroll"><table{dense}>\n{top}<tbody>\n{body}\n</tbody>\n</table></div>')
 
 
 def _apart(cell: Html) -> Html:

@@ -25,9 +25,9 @@ def draw(results: Results) -> list[Drawn]:
     caption = (
         f"DSC of the student on the {scored_on(results)}, last checkpoint, against how much was drawn, for each kind "
         "of partial label; a point further to the right has more partly labelled scans. Left: voxels that carry a "
-        "label, background included where the kind labels it. Right: pieces of the label maps, slice by slice, as a "
-        f"count of how often the pen is set down. Mean of {seeds_of(points)}; bars: the standard deviation over seeds, "
-        "where there are several. The fully labelled scans are the same everywhere and are not counted."
+        "label, background included where the kind labels it. Right: connected pieces of the label maps, slice by "
+        "slice: how often the pen is set down. The fully labelled scans are the same everywhere and are not counted. "
+        f"{seeds_of(points, shaded=False)}"
     )
     title = f"{results.plan.title}, {results.plan.dataset}"
     return [Drawn("budget", title, against(measures, on=scored_on(results), logarithmic=True), caption)]

@@ -20,7 +20,7 @@ def draw(results: Results) -> list[Drawn]:
             caption = (
                 "DSC of the student of kl-ent on the validation scans during training, for each divergence that holds "
                 "it to its teacher. Their weight is the same, although their sizes are not. "
-                f"Mean of {seeds_of(rows)}; shaded: from the lowest to the highest seed."
+                f"{seeds_of(rows, shaded=True)}"
             )
             return [Drawn("divergences", title, validation(curves, TITLE), caption)]
     return []

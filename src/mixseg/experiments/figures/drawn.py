@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mixseg.experiments.results import Filled, Results
@@ -33,10 +34,14 @@ def setting(results: Results, column: str) -> str:
     return f"{heading(results.plan.columns, column)} of {results.plan.dataset}"
 
 
-def seeds_of(filled: list[Filled]) -> str:
-    """How many seeds the curves have: "1 seed", "2 to 3 seeds"."""
+def seeds_of(filled: Sequence[Filled], *, shaded: bool) -> str:
+    """What a curve is, and how the spread over seeds is shown: shaded, or as bars."""
     counts = sorted({len(each.runs) for each in filled})
-    return count(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    if counts == [1]:
+        return "One seed."
+    many = f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else count(counts[0], "seed")
+    how = "shaded: from the lowest to the highest seed" if shaded else "bars: the standard deviation over seeds"
+    return f"Mean of {many}; {how}."
 
 
 def scored_on(results: Results) -> str:

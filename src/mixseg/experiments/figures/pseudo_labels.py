@@ -22,7 +22,7 @@ def draw(results: Results) -> list[Drawn]:
                 "DSC of each method's answer on the validation scans during training: a fresh network on masks that a "
                 "finished run proposed (proposals), the student whose own argmax is its target (min-entropy), and the "
                 "student that is made confident by the entropy (kl-ent). The time to train the run that proposes is "
-                f"not shown. Mean of {seeds_of(rows)}; shaded: from the lowest to the highest seed."
+                f"not shown. {seeds_of(rows, shaded=True)}"
             )
             return [Drawn("pseudo-labels", title, validation(curves, TITLE), caption)]
     return []

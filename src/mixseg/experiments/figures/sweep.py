@@ -66,7 +66,6 @@ def _across(results: Results) -> str:
 
 def _caption(results: Results, points: Sequence[Filled]) -> str:
     return (
-        f"DSC and 95th percentile Hausdorff distance on the {scored_on(results)}, last checkpoint: the mean over scans "
-        f"and over {seeds_of(list(points))}; bars: the standard deviation over seeds, where there are several. "
-        "High DSC and low HD95 are good."
+        f"DSC and 95th percentile Hausdorff distance on the {scored_on(results)}, last checkpoint, mean over scans. "
+        f"High DSC and low HD95 are good. {seeds_of(points, shaded=False)}"
     )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METHOD = "kl-ent"
+NAMED = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 3)]
+"""Values that are written along the axis of the ratio."""
 LAST = 10
 """The mean over the last tenth of the looks is what the caption quotes."""
 
@@ -30,7 +32,7 @@ def draw(results: Results) -> list[Drawn]:
         entropy = found and gathered("entropy of the student", found.runs, "entropy")
         if found and distill and entropy:
             title = f"The two terms that teach the student, {setting(results, column)}"
-            caption = _caption(distill, entropy, found.runs[0].config.divergence, seeds_of([found]))
+            caption = _caption(distill, entropy, found.runs[0].config.divergence, seeds_of([found], shaded=True))
             return [Drawn("terms", title, panel(distill, entropy), caption)]
     return []
 
@@ -48,9 +50,10 @@ def panel(distill: Curve, entropy: Curve) -> Figure:
     ratio.yaxis.set_major_formatter("{x:g}")
     ratio.yaxis.set_minor_formatter("")
     ratio.axhline(100, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
-    ratio.annotate(
-        "two orders of magnitude", (0.02, 100), xycoords=("axes fraction", "data"), fontsize=8.5, color=INK, va="bottom"
-    )
+    place = {"xy": (0.98, 100), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+    ratio.annotate("two orders of magnitude", **place, fontsize=8.5, color=INK)  # type: ignore[arg-type]
+    low, high = ratio.get_ylim()
+    ratio.set_yticks([value for value in NAMED if low <= value <= high])
     name_axes(ratio, "How many times larger the entropy is", STEP, "entropy / divergence")
     return figure
 
@@ -67,6 +70,5 @@ def _caption(distill: Curve, entropy: Curve, divergence: str, of: str) -> str:
         f"Left: the divergence ({divergence}) of the student from its teacher on the fully labelled scans, softmax "
         "over softmax, and the entropy of the student on the partly labelled ones; means between two looks, before "
         f"their weights. Right: their ratio. Over the last tenth of training the entropy is {e:.2g} and the divergence "
-        f"{d:.2g} nats per voxel, a factor of {e / d:.0f}; the paper speaks of two orders of magnitude. Mean of {of}; "
-        "shaded: from the lowest to the highest seed."
+        f"{d:.2g} nats per voxel, a factor of {e / d:.0f}; the paper speaks of two orders of magnitude. {of}"
     )

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 from data.scans import write_case
 from made_runs import config, data
@@ -10,7 +11,7 @@ from mixseg.data.split import Split
 from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
 from mixseg.run import train
-from mixseg.training_data import Data, prepare_options
+from mixseg.training_data import Data, prepare_options, settle_largest
 
 
 def without_partial_labels(**counts):
@@ -86,3 +87,23 @@ def test_a_full_mask_in_which_a_class_was_not_looked_for_is_refused_unless_the_c
                 Data.of(prepared, Split(train=("b",), val=("a",), test=()), settings)
         else:
             assert Data.of(prepared, Split(train=("a",), val=("b",), test=()), settings).classes == ("background", "LV")
+
+
+def test_what_is_one_piece_in_the_full_masks_is_one_piece_in_predictions(tmp_path):
+    some = data()
+    assert settle_largest(None, some) == (1,)
+    run = train(config(steps=2, largest=None), some, tmp_path / "run", hardware=Hardware("cpu"))
+    assert run.config.largest == (1,)
+    with np.load(run.path / "predictions.npz") as kept:
+        for labels in kept.values():
+            assert ndimage.label(labels == 1, np.ones((3, 3, 3)))[1] <= 1
+    torn = [replace(scan, full=scan.full.copy()) for scan in some.train["full"]]
+    torn[0].full[0] = 0
+    torn[0].full[0, :2] = torn[0].full[0, -2:] = 1
+    assert settle_largest(None, replace(some, train={**some.train, "full": torn})) == ()
+
+
+def test_a_class_number_that_does_not_exist_is_named():
+    assert settle_largest((1,), data()) == (1,)
+    with pytest.raises(MixsegError, match="'largest' names class 2, and there are the classes 1 to 1 "):
+        settle_largest((2,), data())

@@ -80,6 +80,8 @@ class Config:
         schedule: "constant", "drops" (a tenth at 5/12 and at 10/12 of training), "poly" or "cosine".
         augment: "none", "paper-3d" or "strong".
         average: Decay of a moving average of the weights, used for validation and prediction; 0 is off.
+        largest: Numbers of the classes (the first structure is 1) of which a prediction keeps the largest connected
+            piece alone; None: those that are one piece in every full mask of the training scans.
         precision: "fp64", "fp32", "tf32" or "bf16"; "auto" is bf16 on a GPU that has it and fp32 elsewhere.
         compile: Whether the network is compiled first; pays on long GPU runs.
         validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
@@ -130,6 +132,7 @@ class Config:
     schedule: Literal["constant", "drops", "poly", "cosine"] = "constant"
     augment: Literal["none", "paper-3d", "strong"] = "none"
     average: float = 0.0
+    largest: tuple[int, ...] | None = ()
     precision: Literal["auto", "fp64", "fp32", "tf32", "bf16"] = "auto"
     compile: bool = False
     validate_every: int = 0
@@ -168,13 +171,16 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
     },
     "strong": {
         2: {
-            "steps": 6000,
+            "steps": 3000,
+            "width": 32,
+            "norm": "instance",
             "optimizer": "adamw",
-            "lr": 5e-4,
+            "lr": 1e-3,
             "weight_decay": 1e-2,
             "schedule": "poly",
             "augment": "strong",
-            "weights": {"weak": 0.1},
+            "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
+            "largest": None,
             "compile": True,
         },
         3: {
@@ -182,11 +188,13 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
             "intensity": "zscore",
             "steps": 6000,
             "optimizer": "adamw",
+            "norm": "instance",
             "lr": 1e-3,
             "weight_decay": 1e-2,
             "schedule": "poly",
             "augment": "strong",
-            "weights": {"weak": 0.1},
+            "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
+            "largest": None,
         },
     },
     "quick": {

@@ -20,6 +20,7 @@ from mixseg.folder import RunFolder
 from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities
 from mixseg.methods import Method, MethodOptions, make_method
 from mixseg.networks import Network, make_network
+from mixseg.pieces import largest_pieces
 
 NETWORK_KEYS = ("width", "depth", "dims", "norm", "geometry", "dropout", "init")
 """Keys of a config that a network is built with."""
@@ -68,7 +69,9 @@ def predict_maps(
         tell: Hears how far it is.
     """
     with evaluating(method, fabric):
-        return maps(_pieces(method, scan, config, outputs, tell), grid_of(scan, config), sureness=sureness)
+        found = maps(_pieces(method, scan, config, outputs, tell), grid_of(scan, config), sureness=sureness)
+    labels = {name: largest_pieces(guess, config.largest or ()) for name, guess in found.labels.items()}
+    return found._replace(labels=labels)
 
 
 def predict_labels(method: Method, scan: Scan, config: Config, fabric: Fabric) -> dict[str, Bytes]:
@@ -115,7 +118,7 @@ def predict_on_source(
         return to_source(found.labels[answer], place)
     probs = predict_probabilities(method, scan, config, fabric, outputs=[answer], tell=tell)[answer]
     labels: Bytes = probabilities_to_source(probs.float().numpy(), place).argmax(axis=0).astype(np.uint8)
-    return labels
+    return largest_pieces(labels, config.largest or ())
 
 
 def memory_plan(scan: Scan, config: Config, *, classes: int, outputs: int, probabilities: bool = False) -> str:

@@ -24,6 +24,7 @@ from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
 from mixseg.model import load as load_method
 from mixseg.model import memory_plan, predict_on_source, predict_probabilities
+from mixseg.pieces import largest_pieces
 from mixseg.progress import Progress
 from mixseg.training_data import bare_scan, prepare_options
 from mixseg.types import Case, Source
@@ -78,6 +79,7 @@ def predict_folder(
                 found = predict_probabilities(method, scan, config, fabric, outputs=[answer], tell=tell)[answer]
                 probs = probabilities_to_source(found.float().numpy(), place)
                 maps = _maps(probs, classes, probabilities=probabilities, entropy=entropy)
+                maps[""] = largest_pieces(maps[""], config.largest or ())
             else:
                 maps = {"": predict_on_source(method, scan, place, config, fabric, classes=len(classes), tell=tell)}
             for suffix, values in maps.items():

@@ -42,7 +42,7 @@ from mixseg.progress import Progress, track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
 from mixseg.scores import Row, score_case, summarise, write_metrics
-from mixseg.training_data import Data, check_classes, prepare_options, scan_of, settle_batch, terms_off
+from mixseg.training_data import Data, check_classes, prepare_options, scan_of, settle_batch, settle_largest, terms_off
 from mixseg.types import KINDS, Kind
 from mixseg.validation import Look
 
@@ -64,8 +64,8 @@ def train(
     returns, the others are there for the training alone and end with it. ``phases`` counts what went before too.
     """
     folder, phases = RunFolder(out), phases or Phases()
-    config = replace(config, batch=settle_batch(config.batch, data))
     check_classes(data)
+    config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
     fabric = make_fabric(hardware or Hardware(), config.precision)
     with ExitStack() as held:
 

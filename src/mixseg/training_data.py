@@ -18,6 +18,7 @@ from mixseg.data.split import Split
 from mixseg.data.views import Seen, SeenCase, see
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS
+from mixseg.pieces import one_piece
 from mixseg.proposals import Proposals
 from mixseg.types import IGNORE, KINDS, Kind
 
@@ -124,6 +125,20 @@ def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
         bare = batch.bare or weak // 2
         return replace(batch, partial=weak - bare, bare=bare)
     return replace(batch, partial=weak if there["partial"] else 0, bare=weak if there["bare"] else 0)
+
+
+def settle_largest(largest: tuple[int, ...] | None, data: Data) -> tuple[int, ...]:
+    """The classes of which a prediction keeps one piece: those asked for, else those that are one piece in the data."""
+    if largest is None:
+        masks = [scan.full for scan in data.train.get("full", ()) if scan.full is not None]
+        return one_piece(masks, len(data.classes))
+    strange = [index for index in largest if not 0 < index < len(data.classes)]
+    if strange:
+        raise MixsegError(
+            f"'largest' names class {strange[0]}, and there are the classes 1 to {len(data.classes) - 1} "
+            f"({', '.join(data.classes[1:])}): correct it, or leave it to the full masks with null."
+        )
+    return largest
 
 
 def check_classes(data: Data) -> None:

@@ -74,8 +74,14 @@ def cores() -> int:
 
 
 def thread_limits(workers: int) -> dict[str, str]:
-    """Environment variables with which ``workers`` processes share the cores without getting into each other's way."""
-    return dict.fromkeys(THREADS, str(max(1, cores() // workers)))
+    """Environment variables with which ``workers`` processes share the cores without getting into each other's way.
+
+    A smaller number that is set already holds: somebody else uses the machine too. It holds for all of them, because
+    torch listens to more than one.
+    """
+    told = [os.environ.get(name, "") for name in THREADS]
+    share = min([max(1, cores() // workers), *(int(value) for value in told if value.isdigit())])
+    return dict.fromkeys(THREADS, str(share))
 
 
 def gpus(device: Device) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,16 +62,19 @@ def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Spl
     made: dict[str, PlannedRun] = {}
     cells = []
     for row, n in _rows_and_sets(experiment, request, scans):
-        missing = "" if row.of_all or n is None else _missing(row.recipe, n, split)
-        names = {}
-        for seed in () if missing else seeds:
-            chain = _chain(row.recipe, n, seed, preset, request, scans)
-            made |= {run.name: run for run in chain}
-            names[seed] = chain[-1].name
+        chains = {seed: _chain(row.recipe, n, seed, preset, request, scans) for seed in seeds}
+        missing = _missing(chains[seeds[0]][-1], n, split)
+        if missing:
+            chains = {}
+        made |= {run.name: run for chain in chains.values() for run in chain}
+        names = {seed: chain[-1].name for seed, chain in chains.items()}
         column = row.column or ("all" if row.of_all else "as-labelled" if n is None else f"set-{n}")
         cells.append(Cell(row.label, column, row.outputs, names, row.series, row.x, missing))
     if cells and not made:
-        raise MixsegError(f"{NOT_ENOUGH}: none of the settings fits the {len(split.train)} train patients; --sets 1?")
+        raise MixsegError(
+            f"{NOT_ENOUGH}: there are {len(split.train)} train patients, and every setting of {experiment.name} takes "
+            "more; ask for smaller ones with --sets."
+        )
     return Plan(
         experiment=experiment.name,
         title=experiment.title,
@@ -98,17 +101,19 @@ def _rows_and_sets(experiment: Experiment, request: Request, scans: Scans) -> li
     for name in request.only:
         known(f"row of {experiment.name}", name, choices)
     rows = [row for row in experiment.rows if not request.only or {row.label, row.recipe.method} & set(request.only)]
-    sets: Iterable[int | None] = request.sets or ((QUICK_SET,) if request.quick else experiment.sets)
+    sets: Sequence[int | None] = request.sets or ((QUICK_SET,) if request.quick else experiment.sets)
     if scans.as_labelled and request.sets is None:
         sets = (None,)
-    first, *others = sets
-    several = [(row, n) for n in (first, *others) for row in rows if not row.of_all]
+    if len(sets) > 1 and any(row.column for row in rows):
+        raise MixsegError(f"The columns of {experiment.name} are no settings: name one setting with --sets.")
+    several = [(row, n) for n in sets for row in rows if not row.of_all]
     return several + [(row, None) for row in rows if row.of_all]
 
 
-def _missing(recipe: Recipe, n: int, split: Split) -> str:
-    ratio = recipe.root.changes.get("ratio", Config.ratio)
-    return NOT_ENOUGH if n + ratio * n > len(split.train) else ""
+def _missing(run: PlannedRun, n: int | None, split: Split) -> str:
+    """Why Set-N cannot be had, or ""."""
+    ratio = run.settings.get("ratio", Config.ratio)
+    return NOT_ENOUGH if n is not None and n + ratio * n > len(split.train) else ""
 
 
 def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Request, scans: Scans) -> list[PlannedRun]:

@@ -86,17 +86,16 @@ def see_through(
         board.started = (time.monotonic(), board.steps_done())
         show(board)
         while board.count("running") + board.count("waiting"):
-            ready = [name for name in _ready(board) if not is_locked(run_path(folder, name))][: executor.free()]
+            ready = [name for name in _ready(board) if _is_ours(run_path(folder, name), plan.test)][: executor.free()]
             executor.start([jobs[name] for name in ready])
             ours |= set(ready)
+            time.sleep(pause)
             for name in executor.ended():
                 ours.discard(name)
                 tries[name] += 1
                 _judge(plan, folder, name, tries[name])
             _look(board, folder, ours)
             show(board)
-            if board.count("running") + board.count("waiting"):
-                time.sleep(pause)
     finally:
         executor.close()
     return board
@@ -130,10 +129,10 @@ def _look(board: Board, folder: Path, ours: set[str]) -> None:
 
 
 def _standing(run: PlannedRun, state: State, ours: set[str], others: Mapping[str, Standing]) -> Standing:
+    if run.name in ours:  # label maps are written after finished.json
+        return "running"
     if state.phase == "finished":
         return "done"
-    if run.name in ours:
-        return "running"
     if state.phase == "failed" or (run.needs and others[run.needs] == "failed"):
         return "failed"
     return "waiting"
@@ -146,6 +145,11 @@ def _ready(board: Board) -> list[str]:
         for run in board.plan.runs
         if board.standing[run.name] == "waiting" and (not run.needs or board.standing[run.needs] == "done")
     ]
+
+
+def _is_ours(run: Path, test: bool) -> bool:
+    """Whether no other process is at the run, nor has just finished it: it is unlocked after that."""
+    return not is_locked(run) and state_of(run, test=test).phase != "finished"
 
 
 def _judge(plan: Plan, folder: Path, name: str, tries: int) -> None:

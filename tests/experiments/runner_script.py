@@ -1,0 +1,13 @@
+"""A runner to kill: ``python runner_script.py SCANS OUT``."""
+
+import sys
+from pathlib import Path
+
+from grids import small
+
+from mixseg.experiments.conduct import conduct
+from mixseg.experiments.executors import Place
+
+if __name__ == "__main__":
+    scans, out = sys.argv[1:]
+    conduct("main", scans, Path(out), small("lower-bound", "single", steps=120), place=Place(Path(out), "cpu", 1))

@@ -1,0 +1,148 @@
+"""Real processes, here, in Ray and through submitit: real runs of tiny networks, real kills."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from grids import small, write_scans
+
+from mixseg.errors import MixsegError
+from mixseg.experiments import executors
+from mixseg.experiments.conduct import conduct
+from mixseg.experiments.executors import Place, cores, make_executor, thread_limits
+from mixseg.experiments.local import Local
+from mixseg.experiments.plan import read_plan, run_path
+from mixseg.experiments.states import is_locked, state_of
+from mixseg.logbook import read_log
+from mixseg.scores import read_metrics
+
+SCRIPT = Path(__file__).with_name("runner_script.py")
+PATIENCE = 200.0
+"""Seconds until something is taken for hanging, on a machine that does other things too."""
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    return write_scans(tmp_path_factory.mktemp("data") / "scans")
+
+
+def wait_until(holds):
+    started = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started < PATIENCE
+        time.sleep(0.02)
+
+
+def finished(run):
+    """When, or None."""
+    path = run / "finished.json"
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
+class KillsFirst(Local):
+    """Kills the first worker that has begun to train."""
+
+    killed = ""
+
+    def ended(self):
+        if self.running and not self.killed:
+            self.killed, (process, _) = next(iter(self.running.items()))
+            wait_until(lambda: is_locked(self.runs / self.killed))
+            process.kill()
+            process.wait()
+        return super().ended()
+
+
+def test_a_killed_runner_and_a_killed_worker_are_survived_and_nothing_is_done_twice(scans, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with subprocess.Popen([sys.executable, str(SCRIPT), str(scans), str(out)]) as runner:
+        try:
+            wait_until(lambda: (out / "main" / "experiment.json").exists())
+            first, second = (run_path(out / "main", run.name) for run in read_plan(out / "main").runs)
+            wait_until(lambda: finished(first) and is_locked(second))
+        finally:
+            runner.kill()
+    wait_until(lambda: not is_locked(second))  # its worker has gone with it
+    assert state_of(second).phase != "finished"
+
+    when = finished(first)
+    KillsFirst.runs = out / "runs"
+    monkeypatch.setitem(executors.EXECUTORS, "kills", (f"{__name__}:KillsFirst", ""))
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[KillsFirst.__module__])
+    request = small("lower-bound", "single", steps=120)
+    _, board = conduct("main", str(scans), out, request, on="kills", place=Place(out, "cpu", 1))
+    assert set(board.standing.values()) == {"done"}
+    assert finished(first) == when
+    steps = [entry["step"] for entry in read_log(second / "log.jsonl")]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 120
+
+
+@pytest.mark.filterwarnings("ignore")  # of Ray itself
+def test_two_workers_of_ray_do_the_same_grid(scans, tmp_path):
+    pytest.importorskip("ray", reason="needs pip install 'mixseg[ray]'")
+    request = small("lower-bound", "single")
+    folder, board = conduct("main", str(scans), tmp_path, request, on="ray", place=Place(tmp_path, "cpu", 2))
+    assert set(board.standing.values()) == {"done"}
+    for run in read_plan(folder).runs:
+        assert read_metrics(run_path(folder, run.name) / "metrics.csv")
+        assert "training: 4/4" in (run_path(folder, run.name) / "console.log").read_text()
+
+
+@pytest.mark.filterwarnings("ignore")  # of submitit itself
+def test_what_slurm_would_get_runs_through_submitit_and_needs_are_waited_for(scans, tmp_path):
+    pytest.importorskip("submitit", reason="needs pip install 'mixseg[slurm]'")
+    request = small("proposals-lower-bound")
+    folder, board = conduct(
+        "proposals", str(scans), tmp_path, request, on="submitit-local", place=Place(tmp_path, "cpu", 2)
+    )
+    assert set(board.standing.values()) == {"done"}
+    source, proposed = (finished(run_path(folder, run.name)) for run in read_plan(folder).runs)
+    assert source < proposed
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_slurm_and_a_misspelt_option_of_it_are_one_sentence(tmp_path, monkeypatch):
+    submitit = pytest.importorskip("submitit", reason="needs pip install 'mixseg[slurm]'")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MixsegError, match="No SLURM here"):
+        make_executor("slurm", Place(tmp_path, "cpu"))
+    monkeypatch.setattr(submitit.SlurmExecutor, "affinity", classmethod(lambda cls: 2))
+    with pytest.raises(MixsegError, match="partitoin"):
+        make_executor("slurm", Place(tmp_path, "cpu", slurm={"partitoin": "gpu"}))
+    with pytest.raises(MixsegError, match="did you mean 'slurm'"):
+        make_executor("slurn", Place(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["ray", "submitit"])
+def test_what_is_not_installed_is_one_sentence(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MixsegError, match=r"pip install 'mixseg\["):
+        make_executor("ray" if name == "ray" else "slurm", Place(tmp_path, "cpu"))
+
+
+def test_workers_share_the_cores(tmp_path, monkeypatch):
+    for name in executors.THREADS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(executors, "cores", lambda: 8)
+    assert thread_limits(1)["OMP_NUM_THREADS"] == "8"
+    assert thread_limits(3)["OMP_NUM_THREADS"] == "2"
+    assert thread_limits(80)["OMP_NUM_THREADS"] == "1"
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert set(thread_limits(1).values()) == {"3"}
+    assert set(thread_limits(4).values()) == {"2"}
+    local = Local(Place(tmp_path, "cpu"))
+    assert local.free() == cores()
+
+
+def test_each_worker_has_a_gpu_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("mixseg.experiments.local.gpus", lambda device: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    local = Local(Place(tmp_path))
+    assert local.workers == 2
+    assert [local._environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["4", "7"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    local = Local(Place(tmp_path, workers=4))
+    assert [local._environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "1", "0", "1"]

@@ -1,0 +1,144 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mixseg.config import make_config, to_dict
+from mixseg.data.split import Split
+from mixseg.errors import MixsegError
+from mixseg.experiments.paper import EXPERIMENTS
+from mixseg.experiments.plan import Plan, PlannedRun, in_order, read_plan, write_plan
+from mixseg.experiments.planning import Request, make_plan
+from mixseg.experiments.protocol import PROTOCOLS, Scans
+from mixseg.methods import METHODS
+
+TRAINED = [name for name, experiment in EXPERIMENTS.items() if not experiment.measured]
+
+
+def patients(count):
+    return Split(tuple(f"p{number}" for number in range(count)))
+
+
+def plan_of(name, request=None, *, dataset="acdc", train=60) -> Plan:
+    scans = Scans(dataset, Path("scans"), dataset, [], PROTOCOLS[dataset])
+    return make_plan(EXPERIMENTS[name], request or Request(), scans, patients(train))
+
+
+def effective(settings):
+    """What a run does, whichever way it is asked for."""
+    config = make_config(**settings)
+    told = to_dict(replace(config, weights={**METHODS[config.method].weights, **config.weights}))
+    return {key: str(value) for key, value in told.items()}
+
+
+@pytest.mark.parametrize("request_", [Request(), Request(quick=True), Request(preset="strong", seeds=(4,))])
+def test_a_name_stands_for_one_config_and_a_config_for_one_name(request_):
+    by_name, by_config = {}, {}
+    for name in TRAINED:
+        for run in plan_of(name, request_).runs:
+            config = tuple(effective(run.settings).items())
+            assert by_name.setdefault(run.name, config) == config
+            assert by_config.setdefault(config, run.name) == run.name
+            # RunFolder compares configs as they are written, so they must be the same there too.
+            written = make_config(**run.settings)
+            assert by_name.setdefault((run.name, "written"), written) == written
+
+
+def test_experiments_share_the_runs_that_they_have_in_common():
+    main = {run.name for run in plan_of("main").runs}
+    for name in (
+        "proposals",
+        "semi-supervised",
+        "divergence",
+        "kl-ent-weak-weight",
+        "single-entropy-weight",
+        "partial-ratio",
+    ):
+        assert main & {run.name for run in plan_of(name).runs}
+    assert "kl-ent_set-3_seed-0" in main
+
+
+def test_steps_follow_the_slices_of_the_set():
+    steps = {run.settings["set"]: run.steps for run in plan_of("main").runs if run.settings["method"] == "kl-ent"}
+    assert steps == {3: 3000, 5: 5000, 10: 10500}
+    assert {run.steps for run in plan_of("main", dataset="la", train=80).runs} == {6000}
+
+
+def test_a_setting_with_too_few_patients_says_so_and_has_no_runs():
+    plan = plan_of("main", dataset="la", train=30)
+    missing = {cell.column for cell in plan.cells if cell.missing}
+    assert missing == {"set-10"}
+    assert {cell.missing for cell in plan.cells} == {"", "not enough scans"}
+    assert not any("set-10" in run.name for run in plan.runs)
+    with pytest.raises(MixsegError, match="not enough scans"):
+        plan_of("main", Request(sets=(10,), only=("kl",)), train=59)
+    assert plan_of("partial-ratio", train=33).cells[-1].missing == ""
+    assert plan_of("partial-ratio", train=32).cells[-1].missing == "not enough scans"
+
+
+def test_the_upper_bound_is_one_cell_however_many_settings():
+    cells = [cell for cell in plan_of("main").cells if cell.row == "upper-bound"]
+    assert [cell.column for cell in cells] == ["all"]
+    assert sorted(cells[0].runs) == [0, 1, 2]
+
+
+def test_runs_come_after_those_they_need_and_are_fed_from_them():
+    plan = plan_of("self-training")
+    seen = set()
+    for run in plan.runs:
+        assert run.needs == run.settings.get("proposals_from", "")
+        assert not run.needs or run.needs in seen
+        seen.add(run.name)
+    last = next(cell for cell in plan.cells if cell.row == "kl, round 5")
+    runs = {run.name: run for run in plan.runs}
+    chain = [runs[last.runs[2]]]
+    while chain[-1].needs:
+        chain.append(runs[chain[-1].needs])
+    assert [run.settings["method"] for run in chain] == ["proposals"] * 5 + ["kl"]
+    assert [run.settings["seed"] for run in chain] == [5002, 4002, 3002, 2002, 1002, 2]
+
+
+def test_quick_is_one_setting_one_seed_and_few_steps():
+    plan = plan_of("main", Request(quick=True), dataset="phantom")
+    assert plan.preset == "quick"
+    assert {cell.column for cell in plan.cells} == {"set-3", "all"}
+    assert len(plan.runs) == len(EXPERIMENTS["main"].rows)
+    assert all(run.settings["seed"] == 0 and run.steps <= 300 for run in plan.runs)
+
+
+def test_what_the_experiment_varies_wins_over_settings_and_those_over_the_preset():
+    request = Request(settings={"steps": 7, "weights": {"weak": 0.5, "distill": 2.0}}, seeds=(0,), sets=(3,))
+    # The paper's own weight goes without saying.
+    runs = {run.settings["weights"].get("weak", 0.001): run for run in plan_of("kl-ent-weak-weight", request).runs}
+    assert sorted(runs) == [0.0001, 0.001, 0.01, 0.1, 1.0]
+    assert all(run.steps == 7 and run.settings["weights"]["distill"] == 2.0 for run in runs.values())
+    # A method without the term is left as it is.
+    plan = plan_of("main", request)
+    assert {run.settings["method"]: run.settings["weights"] for run in plan.runs}["lower-bound"] == {}
+
+
+def test_only_the_rows_that_are_named():
+    plan = plan_of("main", Request(only=("kl", "upper-bound"), sets=(3,), seeds=(1,)))
+    assert [(cell.row, cell.column) for cell in plan.cells] == [("kl", "set-3"), ("upper-bound", "all")]
+    with pytest.raises(MixsegError, match="did you mean 'kl-ent'"):
+        plan_of("main", Request(only=("kl_ent",)))
+    with pytest.raises(MixsegError, match="one setting"):
+        plan_of("glmi-weights", Request(sets=(3, 5)))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_plan_is_read_as_it_was_written(tmp_path, name):
+    plan = plan_of(name)
+    folder = write_plan(tmp_path, plan)
+    assert folder == tmp_path / name
+    assert read_plan(folder) == plan
+
+
+def test_a_folder_without_a_plan_is_one_sentence(tmp_path):
+    with pytest.raises(MixsegError, match="holds no experiment"):
+        read_plan(tmp_path)
+
+
+def test_runs_are_ordered_by_need():
+    runs = [PlannedRun(name, {}, 1, needs) for name, needs in (("c", "b"), ("b", "a"), ("d", ""), ("a", ""))]
+    assert [run.name for run in in_order(runs)] == ["a", "b", "c", "d"]

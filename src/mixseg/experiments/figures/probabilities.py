@@ -6,7 +6,7 @@ import numpy as np
 
 from mixseg.examples import Example
 from mixseg.experiments.figures.drawn import Drawn, by_row, setting
-from mixseg.experiments.figures.scans import common_planes, place_name
+from mixseg.experiments.figures.scans import CHOSEN, common_planes, place_name
 from mixseg.experiments.results import Filled, Results
 from mixseg.report.figures.maps import MapStrip, probability_maps
 
@@ -33,8 +33,7 @@ def draw(results: Results) -> list[Drawn]:
 CAPTION = (
     "Probability that the student gives to the structure (to anything but background): black is 0, white is 1, grey "
     "is undecided; the thin line is the border of the truth. kl is trained without the entropy term, kl-ent with it. "
-    "Under each map: the share of its slice whose probability lies between 0.1 and 0.9. The scans were chosen by "
-    "their names, not by their scores; first seed, last checkpoint."
+    f"Under each map: the share of its slice whose probability lies between 0.1 and 0.9. {CHOSEN}"
 )
 
 

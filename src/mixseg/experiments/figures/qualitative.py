@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mixseg.experiments.figures.drawn import Drawn, by_row, setting
-from mixseg.experiments.figures.scans import rows_of_methods
+from mixseg.experiments.figures.scans import CHOSEN, rows_of_methods
 from mixseg.experiments.results import Results
 from mixseg.report.figures.pictures import gallery
 
@@ -29,6 +29,5 @@ def draw(results: Results) -> list[Drawn]:
 CAPTION = (
     "Image, truth, and the answer of each method (of two branches the student's), cut to what is marked. Coloured: the "
     "outline in that panel; tinted: a method that marks more than four times as much as there is. Thin and white: the "
-    "truth. Under a panel: DSC of the whole scan. The scans were chosen by their names, not by their scores; first "
-    "seed, last checkpoint, training grid."
+    f"truth. Under a panel: DSC of the whole scan. {CHOSEN}"
 )

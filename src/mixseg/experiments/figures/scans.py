@@ -13,6 +13,12 @@ from mixseg.report.run_report import where
 SLICES, VOLUMES = 3, 1
 """So many scans are shown: stacks by one slice each, volumes by three planes."""
 
+CHOSEN = (
+    "The scans were chosen by their names, not by their scores (of volumes, three planes through the structure's "
+    "centre); first seed, last checkpoint, training grid."
+)
+"""Said under every picture."""
+
 Place = tuple[str, int, int]
 """Case, axis and index of a plane."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mixseg.experiments.figures.drawn import Drawn, by_row, setting
-from mixseg.experiments.figures.scans import rows_of_methods
+from mixseg.experiments.figures.scans import CHOSEN, rows_of_methods
 from mixseg.experiments.results import Results
 from mixseg.report.figures.pictures import gallery
 
@@ -28,5 +28,5 @@ def draw(results: Results) -> list[Drawn]:
 CAPTION = (
     "The student learns from a few full masks and many partial labels; the upper bound of the set is one network with "
     "the full masks of all these scans. Coloured: the outline in that panel. Thin and white: the truth. Under a panel: "
-    "DSC of the whole scan. The scans were chosen by their names, not by their scores; first seed, last checkpoint."
+    f"DSC of the whole scan. {CHOSEN}"
 )

@@ -22,6 +22,9 @@ PROTOCOL: dict[str, dict[str, Any]] = {
 }
 """What the paper's experiments on a data set have in common, whatever the preset."""
 
+STRONG: dict[str, dict[str, Any]] = {"acdc": {"size": [192, 192], "long_side": 256}}
+"""And those of the preset ``strong``: shapes as they are, cropped round the centre; no mask of train or val is cut."""
+
 EPOCH = {3: 6, 5: 10, 10: 21}
 """Steps that 8 images each need to pass over the full slices of ACDC's Set-N once. As many passes for every N: the
 preset ``paper`` says how many steps Set-3 takes."""
@@ -84,16 +87,26 @@ def changes(config: Record) -> tuple[str, ...]:
     """``key=value`` for each setting that is neither the preset's nor the protocol's."""
     preset, method, dataset = config["preset"], config["method"], config["dataset"]
     usual = _usual(preset, method, dataset, config["set"])
-    own, weights = _flat(usual), METHODS[method].weights
-    now = _flat({**usual, **config})
-    told = {key: value for key, value in now.items() if key.split(".")[0] not in NO_CHANGE and value != own.get(key)}
-    same = {f"weights.{name}" for name, weight in weights.items() if told.get(f"weights.{name}") == weight}
-    return tuple(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in told.items() if key not in same)
+    own, now = (_flat(_weighed({**usual, **told}, method)) for told in ({}, config))
+    told = {
+        key: now.get(key, 0.0)  # a weight that is not there is 0
+        for key in {**now, **own}
+        if key.split(".")[0] not in NO_CHANGE and now.get(key, 0.0) != own.get(key, 0.0)
+    }
+    if usual["largest"] is None and told.get("largest"):
+        del told["largest"]  # what the masks said is no choice
+    return tuple(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in told.items())
+
+
+def _weighed(config: Record, method: str) -> Record:
+    """``config`` with the weights of all terms, the method's own where it names none."""
+    return {**config, "weights": {**METHODS[method].weights, **config["weights"]}}
 
 
 def _usual(preset: str, method: str, dataset: str, n: int | None) -> Record:
     """The config of a method under a preset in the experiments on ``dataset``."""
-    told = {"preset": preset, "method": method, "dataset": dataset, "set": n, **PROTOCOL.get(dataset, {})}
+    grid = STRONG.get(dataset, {}) if preset == "strong" else {}
+    told = {"preset": preset, "method": method, "dataset": dataset, "set": n, **PROTOCOL.get(dataset, {}), **grid}
     usual = to_dict(make_config(**told))
     if preset == "paper" and dataset == "acdc" and n in EPOCH:
         usual["steps"] = usual["steps"] * EPOCH[n] // EPOCH[3]

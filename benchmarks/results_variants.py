@@ -21,7 +21,7 @@ OWN = {"divergence": "kl", "weights.distill": 50.0, "weights.weak": 0.001, "weig
 
 def variants(groups: Iterable[Group], plain: Plain) -> str:
     """Runs that differ from the preset, judged on the validation patients alone."""
-    changed = [group for group in groups if group.changes or group.preset != "paper"]
+    changed = [group for group in groups if group.changes and group.preset == "paper"]
     lead = (
         "The choice between readings is made on the validation patients: no test figure is shown here. DSC (%) of the\n"
         "method's answer and of its teacher, and in brackets the difference from the preset `paper`."
@@ -32,7 +32,7 @@ def variants(groups: Iterable[Group], plain: Plain) -> str:
     for group in changed:
         usual = plain.get((group.n, group.method))
         answer = group.records[0]["figures"][0]["branch"]
-        label = ", ".join([*([f"preset {group.preset}"] if group.preset != "paper" else []), *group.changes])
+        label = ", ".join(group.changes)
         where = f"Set-{group.n}" if group.n else "all"
         row = [f"`{label}`", where, f"`{group.method}`", str(len(group.records))]
         for branch, checkpoint in ((answer, "last"), (answer, "best"), ("top", "last"), ("top", "best")):
@@ -89,7 +89,7 @@ def costs(groups: Iterable[Group]) -> str:
     for group in groups:
         for record in group.records:
             memory = record["peak_gpu_gib"]
-            label = ", ".join([*([f"preset {group.preset}"] if group.preset != "paper" else []), *group.changes])
+            label = ", ".join(group.changes)
             rows.append(
                 (
                     f"`{record['id']}`",

@@ -240,3 +240,26 @@ def test_the_committed_tables_are_those_of_the_committed_lines():
 def test_no_line_and_no_page_of_results_holds_a_path_of_a_machine():
     for path in (ROOT / "docs" / "results").iterdir():
         assert not re.search(r"/(home|work|tmp|root|mnt|Users)/", path.read_text()), path
+
+
+STRONG = {"preset": "strong", **results_groups.STRONG["acdc"]}
+
+
+def test_the_preset_strong_has_a_page_where_a_term_that_is_off_is_a_change_and_what_the_masks_said_is_none(book):
+    book.add("a", method="kl-ent", dsc=0.91, largest=[1], **STRONG)
+    lines = book.add("b", method="kl-ent", dsc=0.88, weights={"mix": 0.0}, largest=[], **STRONG)
+    assert [group.changes for group in results_groups.gather(lines)] == [(), ("weights.mix=0.0", "largest=[]")]
+    page = results_tables.strong_page(results_groups.gather(lines))
+    recipe, parts = page.split("## What each part is worth, Set-3")
+    assert "| `kl-ent` | student | 1 | 91.00 | 7.00 | 101.00 | 86.94 | 8.84 |" in recipe
+    assert "88.00" not in recipe
+    assert "| `kl-ent` | `weights.mix=0.0`, `largest=[]` | 1 | 98.00 |" in parts
+    assert "| `lower-bound` | top | 0 | not run |" in results_tables.strong_block(results_groups.gather(lines))
+    assert "91.00" not in results_tables.page("acdc", results_groups.gather(lines)), "the paper's page is the paper's"
+
+
+def test_structures_drawn_by_hand_are_told_one_by_one(book):
+    assert "## All three structures from hand-drawn scribbles\n\nnot run" in results_tables.strong_page([])
+    lines = book.add("a", method="kl-ent", dsc=0.8, target=[], partial="drawn", ratio=19, **STRONG)
+    section = results_tables.strong_page(results_groups.gather(lines)).split("## All three structures")[1]
+    assert "| `kl-ent` | 0 outlined, 1 scribbled | test | student | LV | 80.00 | 7.00 |" in section

@@ -9,6 +9,10 @@ import torch
 from mixseg import io, training_plan
 from mixseg.cli import main
 from mixseg.config import make_config
+from mixseg.data.batches import Scan
+from mixseg.data.crop import uncut
+from mixseg.data.grid import to_source
+from mixseg.data.prepare import PrepareOptions, prepare
 from mixseg.datasets import load
 from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
@@ -18,7 +22,8 @@ from mixseg.model import predict_on_source
 from mixseg.prediction import scan_of
 from mixseg.training_data import prepare_options
 from mixseg.training_plan import extent_of, means_of, planned
-from mixseg.types import Case, Source
+from mixseg.types import IGNORE, Case, Source
+from mixseg.validation import Look
 
 TINY = ("steps=4", "width=4", "depth=2", "compile=false", "validate_every=2", 'batch={"full":2,"partial":2,"bare":0}')
 
@@ -134,14 +139,17 @@ def test_a_fold_is_one_of_five_or_of_the_file(thick, tmp_path):
 
 def test_the_plan_can_be_prepared_alone(thick, tmp_path, capsys):
     assert main(["prepare", str(thick), str(tmp_path / "arrays"), "--plan", "--workers", "1"]) == 0
-    assert "Slices have 48x48 pixels" in capsys.readouterr().out  # the network of the preset halves four times
+    side = means_of(make_config(), Hardware("cpu")).multiple
+    side *= -(-38 // side)  # 44 pixels of 1.2 mm are 38 of 1.4 mm
+    assert f"Slices have {side}x{side} pixels" in capsys.readouterr().out
     options = json.loads((tmp_path / "arrays" / "index.json").read_text())["options"]
-    assert (options["spacing"], options["size"]) == ([1.4, 1.4], [48, 48])
+    assert (options["spacing"], options["size"]) == ([1.4, 1.4], [side, side])
 
 
 def test_memory_is_that_of_the_device_and_numbers_take_what_the_precision_says():
-    small = means_of(make_config(precision="bf16"), Hardware("cpu"))
-    assert (small.channels, small.halvings, small.number) == (64, 4, 2)
+    small = means_of(make_config(precision="bf16", width=24, depth=3), Hardware("cpu"))
+    assert (small.channels, small.halvings, small.number, small.multiple) == (24, 3, 2, 8)
+    assert means_of(make_config(preset="paper"), Hardware("cpu")).channels == 64
     assert means_of(make_config(dims=3, precision="fp64"), Hardware("cpu", devices=2)).number == 8
     assert means_of(make_config(), Hardware("cpu", devices=2)).memory == small.memory / 2
     assert 1e8 < small.memory < 1e14
@@ -218,3 +226,38 @@ def test_volumes_without_a_voxel_size_are_not_resampled_to_one(tmp_path):
     options = prepare_options(make_config(preset="quick", spacing=(1.0, 1.0)))
     with pytest.raises(MixsegError, match=r"a\.png holds no voxel size"):
         scan_of(case, options, channels=1)
+
+
+def test_looks_during_training_and_scores_after_it_count_what_a_crop_cut_off():
+    truth = np.zeros((2, 16, 16), np.uint8)
+    truth[:, 4:9, 4:10] = 1
+    beyond = np.array([[1, 0, -3, 5], [1, 1, 18, 2]], np.int32)
+    scan = Scan("a", 255 * truth[:, None], truth, beyond=beyond)
+    config = make_config(method="lower-bound", preset="quick", size=(16, 16))
+    look = Look([scan], [], [], classes=("background", "x"), config=config, device=torch.device("cpu"))
+    expected = 2 * 60 / (2 * 60 + 2)
+    assert look(Bright().eval(), 0.5, {})["dsc"]["top"]["x"] == pytest.approx(expected)
+    assert dice(*(labels == 1 for labels in uncut(truth, truth, beyond))) == pytest.approx(expected)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "options", "least"),
+    [
+        ("la", PrepareOptions(dims=3, spacing=(1.0, 1.0, 1.0)), 0.97),
+        ("la", PrepareOptions(dims=3, spacing=(0.5, 0.625, 0.5)), 0.999),
+        ("acdc", PrepareOptions(size=(192, 192), long_side=256), 0.985),
+    ],
+)
+def test_masks_of_real_scans_come_back_without_a_shift_and_whole(real_data, tmp_path, name, options, least):
+    cases = load(real_data / name)[::40]
+    prepared = prepare(cases, tmp_path / "arrays", options, workers=1)
+    assert sum(entry.lost for entry in prepared.cases) == 0
+    for case, entry in zip(cases, prepared.cases, strict=True):
+        truth = io.read_labels(case.full).array > 0
+        labels = prepared.full(entry)
+        back = to_source(np.where(labels == IGNORE, 0, labels).astype(np.uint8), entry) > 0
+        assert dice(back, truth) > least
+        for axis in range(3):  # thin veins vanish on a coarse grid and move the centre; what stays must not move
+            for step in (-1, 1):
+                assert dice(back, np.roll(truth, step, axis)) < dice(back, truth) - 0.005

@@ -57,7 +57,8 @@ def make_plan(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappi
     """
     dims, why = choose_dims(scans)
     if "dims" in given:
-        dims, why = given["dims"], "Slices are learned one by one." if given["dims"] == 2 else "Volumes are learned."
+        dims = given["dims"]
+        why = _asked("Slices are learned one by one" if dims == 2 else "Volumes are learned")
     chosen, reasons = (_slices if dims == 2 else _volumes)(scans, given, defaults, means)
     grid = {**chosen, **given}["size" if dims == 2 else "patch"]
     batch, memory = fitting(grid, given, defaults, means)
@@ -83,6 +84,10 @@ def _slices(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mapping
     if "spacing" not in given and "long_side" not in given:
         pixels, reason = _pixels(scans, given.get("size"))
         chosen, reasons = {"spacing": None, "long_side": None, **pixels}, [reason]
+    elif given.get("spacing"):
+        reasons = [_asked(f"Pixels become {times(given['spacing'])} mm large")]
+    elif given.get("long_side"):
+        reasons = [_asked(f"The longer side of every slice becomes {given['long_side']} pixels")]
     spacing, long_side = ({**chosen, **given}.get(key) for key in ("spacing", "long_side"))
     if not spacing and not long_side:
         reasons.append("Every slice is stretched to one size.")
@@ -94,6 +99,8 @@ def _slices(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mapping
         end = f"{cut} of {len(scans)} scans are larger and lose their rim" if cut else "every scan fits into them"
         chosen["size"] = tuple(sides)
         reasons.append(f"Slices have {times(sides)} pixels: {end}.")
+    if "size" in given:
+        reasons.append(_asked(f"Slices have {times(given['size'])} pixels"))
     return chosen, reasons
 
 
@@ -134,8 +141,12 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
         why = "as in all scans" if same else "the median of all scans along each axis"
         told = f"Voxels {'stay' if kept else 'become'} {times(target)} mm large, {why}."
         reasons.append(told if same or not kept else "Voxels stay as they are: not all files hold a voxel size.")
+    elif given["spacing"]:
+        reasons.append(_asked(f"Voxels become {times(given['spacing'])} mm large"))
     spacing = {**chosen, **given}["spacing"]
-    if "patch" not in given:
+    if "patch" in given:
+        reasons.append(_asked(f"Patches have {times(given['patch'])} voxels"))
+    else:
         target = target if spacing is None else np.array(spacing)
         middle = np.median([size_at(scan.shape, scan.spacing, spacing) for scan in scans], axis=0)
         rows = sum({**defaults["batch"], **given.get("batch", {})}.values())
@@ -148,6 +159,10 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
         shape = f"as near to a cube as scans of {times(middle, '.0f')} voxels allow"
         reasons.append(f"Patches have {times(patch)} voxels, {times(patch * target, '.0f')} mm: {shape}.")
     return chosen, reasons
+
+
+def _asked(choice: str) -> str:
+    return f"{choice}, as asked for."
 
 
 def near_cube(volume: float, spacing: Sides, shape: Sides, multiple: int) -> tuple[int, int, int]:

@@ -76,6 +76,7 @@ def experiment(
         _print_names()
         return 0
     from mixseg.cli.live_table import LiveTable
+    from mixseg.cli.printing import print_list
     from mixseg.cli.settings import parse
     from mixseg.experiments.conduct import conduct
     from mixseg.experiments.executors import Place
@@ -94,8 +95,7 @@ def experiment(
     _print_results(folder)
     if board is None or not board.sentences:
         return 0
-    print(f"\n{len(board.sentences)} runs failed:")
-    print("\n".join(f"  - {run}: {sentence}" for run, sentence in board.sentences.items()))
+    print_list([f"{run}: {sentence}" for run, sentence in board.sentences.items()], "Failed:")
     return FAILED
 
 
@@ -109,15 +109,16 @@ def _print_names() -> None:
 
 
 def _print_results(folder: Path) -> None:
-    """The table of what was found."""
+    """The table of what was found; the page about it."""
     from mixseg.cli.printing import print_table
+    from mixseg.experiments.report import write_experiment
     from mixseg.experiments.results import read_results
+    from mixseg.experiments.tables import score_table
+    from mixseg.experiments.tables_complexity import complexity_table
 
     results = read_results(folder)
-    rows = []
-    for each in results.filled:
-        for output in each.cell.outputs:
-            found = each.score("dsc", part=results.part, output=output)
-            text = each.why_empty if found is None else f"{100 * found.mean:.2f}"
-            rows.append((each.cell.row, each.cell.column, output, text))
-    print_table(rows, (results.plan.varies, results.plan.columns, "output", "DSC (%)"))
+    table = complexity_table(results) if results.plan.measured else score_table(results)
+    for group in table.groups:
+        print_table(group.lines, table.head, title=group.heading)
+    print(f"\n{table.reading}")
+    print(f"\nWith figures and tests: {write_experiment(folder)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from mixseg.config import make_config
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split
+from mixseg.engine import Hardware
 from mixseg.errors import MixsegError, known
 from mixseg.experiments.budget import budget_of
 from mixseg.experiments.complexity import measure_all
@@ -17,12 +18,13 @@ from mixseg.experiments.grid import Experiment
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan, run_path, write_plan
 from mixseg.experiments.planning import Request, make_plan
-from mixseg.experiments.protocol import Scans, find_scans
+from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, Scans, find_scans
 from mixseg.experiments.runner import Board, see_through
 from mixseg.experiments.states import state_of
 from mixseg.labels import LabelFlags
 from mixseg.pipeline import find_split, prepare_beside
 from mixseg.training_data import prepare_options
+from mixseg.training_plan import PLANNED, extent_of, plan_for
 
 Show = Callable[[Board], None]
 
@@ -52,18 +54,40 @@ def conduct(
     """
     experiment = EXPERIMENTS[known("experiment", name, EXPERIMENTS)]
     place = place or Place(out)
-    scans = find_scans(dataset, out, flags)
+    if experiment.measured:
+        return _measure(experiment, dataset, out, request, place, flags), None
+    scans = _on_one_grid(find_scans(dataset, out, flags), request, place)
     split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_split(request)))
     plan = make_plan(experiment, request, scans, split)
     _refuse_other_scans(plan, out)
-    if experiment.measured:
-        folder = write_plan(out, plan)
-        measure_all(folder, preset=plan.preset, settings={"dims": scans.settings["dims"]}, device=place.device)
-        return folder, None
     plan = _prepare(experiment, plan, out, scans, split)
     folder = write_plan(out, plan)
     executor = make_executor(on, place)
     return folder, see_through(plan, folder, executor, device=place.device, flags=flags, show=show)
+
+
+def _measure(
+    experiment: Experiment, dataset: str, out: Path, request: Request, place: Place, flags: LabelFlags | None
+) -> Path:
+    """An experiment that trains nothing, and of the scans wants to know whether they are volumes."""
+    built_in = Scans(BUILT_IN, out / "scans", BUILT_IN, (), PROTOCOLS[BUILT_IN])
+    scans = built_in if dataset == BUILT_IN else find_scans(dataset, out, flags)
+    request = replace(request, preset=request.preset or ("quick" if request.quick else "paper"))
+    plan = make_plan(experiment, request, scans, Split(()))
+    folder = write_plan(out, plan)
+    measure_all(folder, preset=plan.preset, settings={"dims": scans.settings["dims"]}, device=place.device)
+    return folder
+
+
+def _on_one_grid(scans: Scans, request: Request, place: Place) -> Scans:
+    """For a preset that plans its grid from the scans and the memory: the same grid for all runs, wherever they are."""
+    preset = request.preset_for(scans.dataset)
+    if preset != PLANNED:
+        return scans
+    told = {"preset": preset, "dataset": scans.layout, **scans.settings, **request.settings}
+    plan = plan_for([extent_of(case) for case in scans.cases], told, Hardware(place.device))
+    grid = {key: value for key, value in plan.settings.items() if key != "batch"}  # which is a method's own
+    return replace(scans, settings={**scans.settings, **grid})
 
 
 def _split(request: Request) -> dict[str, str]:

@@ -8,7 +8,7 @@ from mixseg import __version__
 from mixseg.experiments.figures import Drawn
 from mixseg.experiments.report_missing import command, missing_figures, missing_runs
 from mixseg.experiments.results import Filled, Results, Spread
-from mixseg.experiments.tables import Table, heading
+from mixseg.experiments.tables import Table, heading, row_name
 from mixseg.experiments.tables_tests import reference
 from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, joined, page, paragraph, preformatted, table
@@ -77,9 +77,8 @@ def _standing(results: Results, column: str, scored: Mapping[str, tuple[Filled, 
     held = reference(results, [each for each, _ in scored.values()])
     means = {name: 100 * found.mean for name, (_, found) in scored.items()}
     own = scored[held.cell.row][1]
-    kind = f"{results.plan.varies} " if held.cell.row.replace(".", "").isdigit() else ""
     sentence = (
-        f"{heading(results.plan.columns, column)}: {kind}{held.cell.row} has "
+        f"{heading(results.plan.columns, column)}: {row_name(results.plan, held.cell.row)} has "
         f"{means.pop(held.cell.row):.1f} % DSC on the {part_name(results.part)} scans ({count(own.seeds, 'seed')})"
     )
     if not means:

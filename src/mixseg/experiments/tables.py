@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mixseg.experiments.plan import Plan
 from mixseg.experiments.results import Filled, Results, Spread
 from mixseg.experiments.tables_paper import paper_value
 from mixseg.report.wording import part_name, short_name
@@ -78,6 +79,11 @@ def heading(kind: str, column: str) -> str:
         return f"{kind} {column}"
     said = {"all": "All train patients", "as-labelled": "Labels as they are in the files"}
     return said.get(column, column.replace("set-", "Set-"))
+
+
+def row_name(plan: Plan, row: str) -> str:
+    """A row outside its table: "weight 50" for a number, a name as it is."""
+    return f"{plan.varies} {row}" if row.replace(".", "").isdigit() else row
 
 
 def value_text(found: Spread | None, factor: float, reference: float | None = None, otherwise: str = "") -> str:

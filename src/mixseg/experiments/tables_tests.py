@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mixseg.experiments.plan import Plan
 from mixseg.experiments.results import Filled, Results
-from mixseg.experiments.tables import Group, Table, heading
+from mixseg.experiments.tables import Group, Table, heading, row_name
 from mixseg.experiments.tables_paper import paper_value
 from mixseg.report.wording import short_name
 from mixseg.scores import Comparison, wilcoxon
@@ -33,7 +34,7 @@ def paired_tests(results: Results) -> Table | None:
     for column, filled in results.columns.items():
         pairs = _pairs(results, [each for each in filled if each.runs])
         if pairs:
-            groups.append(Group(heading(results.plan.columns, column), _lines(pairs, results.part)))
+            groups.append(Group(heading(results.plan.columns, column), _lines(results, pairs)))
     head = ("first", "second", "scans", "DSC (points)", "p", "p, Holm", "HD95 (voxels)", "p", "p, Holm")
     return Table("Paired tests", head, 2, tuple(groups), READING) if groups else None
 
@@ -61,9 +62,9 @@ def _pairs(results: Results, filled: Sequence[Filled]) -> list[Pair]:
     return pairs + [Pair((each, "bottom"), (each, "top")) for each in dual]
 
 
-def _lines(pairs: Sequence[Pair], part: str) -> tuple[tuple[str, ...], ...]:
-    names = [tuple(_name(*of) for of in pair) for pair in pairs]
-    rows = [tuple(each.rows(part, output) for each, output in pair) for pair in pairs]
+def _lines(results: Results, pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ...]:
+    names = [tuple(_name(results.plan, *of) for of in pair) for pair in pairs]
+    rows = [tuple(each.rows(results.part, output) for each, output in pair) for pair in pairs]
     found = {metric: [wilcoxon(one, other, metric) for one, other in rows] for metric in ("dsc", "hd95_vox")}
     columns = [names, [(str(each.cases),) for each in found["dsc"]]]
     for metric, factor in (("dsc", 100.0), ("hd95_vox", 1.0)):
@@ -77,8 +78,8 @@ def _said(found: Comparison, corrected: float, factor: float) -> tuple[str, str,
     return difference, p_text(found.p), p_text(corrected)
 
 
-def _name(filled: Filled, output: str) -> str:
-    return f"{filled.cell.row}, {short_name(output, filled.runs[0].branches)}"
+def _name(plan: Plan, filled: Filled, output: str) -> str:
+    return f"{row_name(plan, filled.cell.row)}, {short_name(output, filled.runs[0].branches)}"
 
 
 def p_text(p: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mixseg.experiments.figures.drawn import Drawn, by_row, setting
 from mixseg.experiments.figures.scans import CHOSEN, rows_of_methods
 from mixseg.experiments.results import Results
+from mixseg.experiments.tables import row_name
 from mixseg.report.figures.pictures import gallery
 
 MOST = 9
@@ -17,7 +18,8 @@ def draw(results: Results) -> list[Drawn]:
     """One figure for each setting with at least two methods."""
     drawn = []
     for column, filled in results.columns.items():
-        named = dict(list(by_row(filled).items())[:MOST])
+        rows = list(by_row(filled).items())[:MOST]
+        named = {row_name(results.plan, row): each for row, each in rows}
         strips = rows_of_methods(named, results.part) if len(named) > 1 else []
         figure = gallery(strips, next(iter(named.values())).runs[0].classes, widest=WIDEST) if strips else None
         if figure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mixseg.experiments.figures.drawn import Drawn, scored_on, seeds_of
 from mixseg.experiments.results import Filled, Results
@@ -46,7 +47,7 @@ def _series(results: Results, points: Sequence[Filled], metric: str, factor: flo
         known = [(each.cell.x or 0.0, value) for each, value in theirs if value is not None]
         if known:
             series.append(Series(f"paper{', ' + said if said else ''}", *map(list, zip(*known, strict=True))))
-    return series
+    return [replace(series[0], name="")] if len(series) == 1 else series
 
 
 def _ours(results: Results, name: str, cells: Sequence[Filled], metric: str, factor: float) -> Series:

@@ -63,6 +63,7 @@ def against(measures: Sequence[Measure], *, on: str, logarithmic: bool = False) 
             axes.plot(measure.series[0].at, values, color=SOFT, linewidth=0.7, alpha=0.35, zorder=1)
         for number, series in enumerate(measure.series):
             _draw(axes, series, number, said=len(measure.series) == 1)
+        axes.margins(x=0.07, y=0.14)  # room for the numbers at the points
         _scale(axes, [place for series in measure.series for place in series.at], logarithmic)
         name_axes(axes, f"{plain(measure.what.split(' (')[0])}, {on}", measure.across, measure.what)
     legend(all_axes[0])

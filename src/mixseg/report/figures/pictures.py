@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,8 @@ INSIDE = 0.85
 """Where a coloured outline runs: 0.5 is the border, this is just inside. So two classes hide no common border."""
 SIDE = 2.1
 """Inches of a panel."""
+LETTERS = 11
+"""Of a bold heading, in an inch."""
 NOTE = 0.3
 """Inches for what is said under it."""
 
@@ -86,7 +89,8 @@ def gallery(strips: Sequence[Strip], classes: Sequence[str], *, widest: float = 
             axes.set_yticks([])
             axes.spines[:].set_visible(False)
             if number == 0:
-                axes.set_title(plain(head), fontsize=10, color=INK, fontweight="bold")
+                name = textwrap.fill(plain(head), int(LETTERS * side), break_on_hyphens=False)
+                axes.set_title(name, fontsize=10, color=INK, fontweight="bold")
             axes.set_xlabel(plain(strip.notes.get(head, "")), fontsize=8.5, color=INK)
         row[0].set_ylabel(plain(strip.name), fontsize=8.5, color=INK)
     if shown is not None:

@@ -67,7 +67,7 @@ def summary(board: Board) -> str:
     shown = ", ".join(running[:4]) + (", ..." if len(running) > 4 else "")
     parts = [f"{board.count('done')} of {len(board.standing)} runs done"]
     parts += [f"{len(running)} running ({shown})"] if running else []
-    parts += [f"{board.count(what)} {what}" for what in ("failed", "waiting") if board.count(what)]  # type: ignore[arg-type]
+    parts += [f"{board.count(what)} {what}" for what in ("failed", "waiting") if board.count(what)]
     left = board.seconds_left()
     over = not running and not board.count("waiting")
     tail = "" if over else f"; {'time left unknown yet' if left is None else f'about {duration(left)} left'}"

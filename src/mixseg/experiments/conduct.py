@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mixseg.config import make_config
 from mixseg.data.prepared import Prepared
@@ -90,7 +91,7 @@ def _on_one_grid(scans: Scans, request: Request, place: Place) -> Scans:
     return replace(scans, settings={**scans.settings, **grid})
 
 
-def _split(request: Request) -> dict[str, str]:
+def _split(request: Request) -> dict[str, Any]:
     return {"split": request.settings["split"]} if "split" in request.settings else {}
 
 

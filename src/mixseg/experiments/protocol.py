@@ -28,8 +28,8 @@ EPOCH = {3: 6, 5: 10, 10: 21}
 """Steps that 8 images each need to pass over the full slices of ACDC's Set-N once. The preset ``paper`` says how many
 steps Set-3 takes; the other settings pass as often over theirs."""
 
-PATIENTS = {"patients": 72, "val": 4, "test": 8}
-"""Of the built-in data: 60 train, so that Set-10 just fits, as in ACDC."""
+TRAIN, VAL, TEST = 60, 4, 8
+"""Patients of the built-in data: Set-10 just fits, as in ACDC."""
 SIZE = (64, 64)
 
 
@@ -59,7 +59,7 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
     if dataset == BUILT_IN:
         folder = out / "scans"
         if not (folder / "splits.json").exists():  # written last
-            phantom.write(folder, size=SIZE, seed=0, **PATIENTS)
+            phantom.write(folder, patients=TRAIN + VAL + TEST, val=VAL, test=TEST, size=SIZE)
         return Scans(BUILT_IN, folder, BUILT_IN, load(folder, BUILT_IN), PROTOCOLS[BUILT_IN])
     folder = Path(dataset)
     if not folder.is_dir():

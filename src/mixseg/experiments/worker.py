@@ -52,10 +52,15 @@ def execute(job: Job) -> None:
     out = Path(job.out)
     forget_failure(out)
     try:
-        flags = LabelFlags(**job.flags)
-        hardware = Hardware(job.device)
-        where = {"settings": job.settings, "dataset": job.layout, "flags": flags}
-        train_folder(Path(job.scans), out, **where, hardware=hardware, test=job.test)
+        train_folder(
+            Path(job.scans),
+            out,
+            settings=job.settings,
+            dataset=job.layout,
+            flags=LabelFlags(**job.flags),
+            hardware=Hardware(job.device),
+            test=job.test,
+        )
     except Exception as error:
         if is_locked(out):  # another process is at it, perhaps of an earlier start that is still alive
             return

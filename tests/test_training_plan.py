@@ -87,6 +87,20 @@ def test_a_folder_of_thick_slices_is_planned_trained_on_and_predicted(thick, tmp
     assert list((tmp_path / "run" / "predictions").glob("last/bottom/*.nii.gz"))
 
 
+def test_an_image_that_is_larger_than_the_grid_is_named_when_it_is_predicted(thick, tmp_path, capsys):
+    assert train(thick, tmp_path / "run", "--spacing", "1.4", "1.4", "--size", "16", "40") == 0
+    assert "Slices of 16x40 pixels cut off" in capsys.readouterr().out
+    assert main(["predict", str(tmp_path / "run"), "-i", f"{thick}/imagesTr", "-o", str(tmp_path / "maps")]) == 0
+    said = capsys.readouterr()
+    assert (
+        "s0 has 38x34 pixels of the run's size: beyond the middle 16x40 all is called background."
+        in said.err + said.out
+    )
+    labels = io.read(tmp_path / "maps" / "s0.nii.gz").array
+    assert labels.shape == (44, 40, 6)
+    assert not labels[[0, 1, 2, -1, -2, -3]].any()
+
+
 def test_a_run_goes_on_as_planned_whatever_memory_there_is_by_then(thick, tmp_path, capsys, monkeypatch):
     assert train(thick, tmp_path / "run") == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -69,6 +69,8 @@ def predict_folder(
     with Progress("predicting", total=len(cases)) as bar:
         for case in cases:
             scan, place = scan_of(case, options, channels=facts["channels"])
+            for sentence in place.cropped():
+                bar.say(sentence)
             plan = memory_plan(scan, config, classes=len(classes), outputs=1, probabilities=probabilities or entropy)
             if plan != said:
                 bar.say(plan)

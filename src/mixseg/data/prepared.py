@@ -86,6 +86,13 @@ class PreparedCase:
         """How many voxels the label maps have."""
         return prod(self.shape)
 
+    def cropped(self) -> list[str]:
+        """A sentence, if the prepared grid does not hold the whole field of view."""
+        if not any(have > kept for have, kept in zip(self.field, self.shape[1:], strict=False)):
+            return []
+        field, size = ("x".join(map(str, sides)) for sides in (self.field, self.shape[1:]))
+        return [f"{self.id} has {field} pixels of the run's size: beyond the middle {size} all is called background."]
+
     def as_json(self) -> dict[str, Any]:
         """The entry of ``index.json``."""
         return asdict(self)

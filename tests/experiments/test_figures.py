@@ -303,7 +303,7 @@ def test_failures_are_the_worst_first_proposals_one_of_each_patient_through_all_
     assert [strip.name for strip in strips] == ["a2\nslice 2", "b1\nslice 0"]
     truth, first = disc((24, 24), 8), rounds[0].masks["a2"]
     dsc = 2 * (first * truth).sum() / (first.sum() + truth.sum())
-    assert strips[0].notes == {"round 1": f"DSC {100 * dsc:.1f} %", "round 2": "nothing is proposed"}
+    assert strips[0].notes == {"truth": "", "round 1": f"DSC {100 * dsc:.1f} %", "round 2": "nothing is proposed"}
     assert np.array_equal(strips[0].labels["round 1"], first[2].T)
 
 

@@ -19,6 +19,7 @@ from mixseg.metrics import dice
 from mixseg.proposals import FILE, read_proposals
 from mixseg.report.figures.pictures import Strip, gallery
 from mixseg.report.run_files import RunFiles
+from mixseg.types import IGNORE
 
 Labels = NDArray[np.uint8]
 SHOWN = 4
@@ -87,9 +88,16 @@ def _strip(prepared: Prepared, case: PreparedCase, proposed: Sequence[Proposed])
         image=plane.of(grey),
         truth=plane.of(truth),
         labels={name: plane.of(mask) for name, mask in held.items()},
-        notes={name: _note(mask, case, prepared) for name, mask in held.items()},
+        notes={
+            "truth": "" if _marks(plane.of(truth)) else "nothing to mark here",
+            **{name: _note(mask, case, prepared) for name, mask in held.items()},
+        },
         pixel=plane.pixel,
     )
+
+
+def _marks(labels: Labels) -> bool:
+    return bool(((labels > 0) & (labels != IGNORE)).any())
 
 
 def _note(mask: Labels, case: PreparedCase, prepared: Prepared) -> str:

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from mixseg.report.figures.style import INK, MARKERS, SOFT, legend, line, name_axes, panels, plain
 
 FEW = 8
-"""So many values along a logarithmic axis are each named."""
+"""So many values along an axis are each named."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +92,17 @@ def _draw(axes: Axes, series: Series, number: int, *, said: bool) -> None:
 def _scale(axes: Axes, places: Sequence[float], logarithmic: bool) -> None:
     known = sorted(set(places))
     positive = [place for place in known if place > 0]
+    if len(known) <= FEW:
+        axes.set_xticks(known)
+    elif all(float(place).is_integer() for place in known):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if not logarithmic or not positive:
-        if all(float(place).is_integer() for place in known):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return
     if known[0] > 0:
         axes.set_xscale("log")
     else:  # 0 has its place too, one step to the left of the smallest
         axes.set_xscale("symlog", linthresh=positive[0])
-    if len(known) <= FEW:
+    if len(known) <= FEW:  # the scale has put ticks of its own in their place
         axes.set_xticks(known)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())

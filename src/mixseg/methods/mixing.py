@@ -54,7 +54,7 @@ def mix(batch: Batch, proposed: Tensor) -> Mixed:
     targets = torch.where(inside, torch.cat([batch.full.full, targets])[other], targets)
     sizes = [batch.partial.rows, batch.bare.rows]
     nothing = torch.full_like(labels, IGNORE)
-    mixed = (Part(*rows) for rows in zip(*(t.split(sizes) for t in (images, nothing, labels)), strict=True))
+    mixed = (Part(*rows) for rows in zip(*(torch.split(t, sizes) for t in (images, nothing, labels)), strict=True))
     return Mixed(Batch(batch.full, *mixed), targets)
 
 

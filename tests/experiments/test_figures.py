@@ -13,6 +13,8 @@ from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import run_path
 from mixseg.experiments.results import read_results
 from mixseg.losses import entropy, min_entropy
+from mixseg.partial_labels import GENERATORS
+from mixseg.report.figures.style import MARKERS, line
 
 STEPS = (25, 50, 75, 100)
 
@@ -305,6 +307,11 @@ def test_failures_are_the_worst_first_proposals_one_of_each_patient_through_all_
     dsc = 2 * (first * truth).sum() / (first.sum() + truth.sum())
     assert strips[0].notes == {"truth": "", "round 1": f"DSC {100 * dsc:.1f} %", "round 2": "nothing is proposed"}
     assert np.array_equal(strips[0].labels["round 1"], first[2].T)
+
+
+def test_as_many_curves_as_there_are_kinds_of_partial_labels_are_told_apart_in_grey():
+    looks = {(line(number)["linestyle"], MARKERS[number % len(MARKERS)]) for number in range(len(GENERATORS))}
+    assert len(looks) == len(GENERATORS)
 
 
 def test_every_figure_belongs_to_experiments_that_there_are_and_needs_runs(tmp_path):

@@ -30,7 +30,8 @@ def draw(results: Results) -> list[Drawn]:
         f"{seeds_of(points, shaded=False)}"
     )
     title = f"{results.plan.title}, {results.plan.dataset}"
-    return [Drawn("budget", title, against(measures, on=scored_on(results), logarithmic=True), caption)]
+    figure = against(measures, on=scored_on(results), logarithmic=True, chosen=False)
+    return [Drawn("budget", title, figure, caption)]
 
 
 def _series(results: Results, points: list[Filled], cost: str) -> list[Series]:

@@ -49,13 +49,14 @@ class Measure:
     across: str = ""
 
 
-def against(measures: Sequence[Measure], *, on: str, logarithmic: bool = False) -> Figure:
+def against(measures: Sequence[Measure], *, on: str, logarithmic: bool = False, chosen: bool = True) -> Figure:
     """A panel per measure: means as labelled curves, bars for the spread over seeds, each scan as a thin line behind.
 
     Args:
         measures: The panels.
         on: Which scans were scored, for the titles.
         logarithmic: Whether the axes across are.
+        chosen: Whether the places were chosen, and so are named along the axis where they are few.
     """
     figure, all_axes = panels(len(measures), columns=2, size=(5.2, 3.7))
     for axes, measure in zip(all_axes, measures, strict=True):
@@ -64,7 +65,7 @@ def against(measures: Sequence[Measure], *, on: str, logarithmic: bool = False) 
         for number, series in enumerate(measure.series):
             _draw(axes, series, number, said=len(measure.series) == 1)
         axes.margins(x=0.07, y=0.14)  # room for the numbers at the points
-        _scale(axes, [place for series in measure.series for place in series.at], logarithmic)
+        _scale(axes, [place for series in measure.series for place in series.at], logarithmic, chosen)
         name_axes(axes, f"{plain(measure.what.split(' (')[0])}, {on}", measure.across, measure.what)
     legend(all_axes[0])
     return figure
@@ -89,20 +90,16 @@ def _draw(axes: Axes, series: Series, number: int, *, said: bool) -> None:
         )
 
 
-def _scale(axes: Axes, places: Sequence[float], logarithmic: bool) -> None:
+def _scale(axes: Axes, places: Sequence[float], logarithmic: bool, chosen: bool) -> None:
     known = sorted(set(places))
     positive = [place for place in known if place > 0]
-    if len(known) <= FEW:
-        axes.set_xticks(known)
-    elif all(float(place).is_integer() for place in known):
+    named = chosen and len(known) <= FEW
+    if logarithmic and positive:
+        # On a scale with 0, it lies one step to the left of the smallest.
+        axes.set_xscale("log" if known[0] > 0 else "symlog", **({} if known[0] > 0 else {"linthresh": positive[0]}))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    elif not named and all(float(place).is_integer() for place in known):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if not logarithmic or not positive:
-        return
-    if known[0] > 0:
-        axes.set_xscale("log")
-    else:  # 0 has its place too, one step to the left of the smallest
-        axes.set_xscale("symlog", linthresh=positive[0])
-    if len(known) <= FEW:  # the scale has put ticks of its own in their place
+    if named:
         axes.set_xticks(known)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())

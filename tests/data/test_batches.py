@@ -203,6 +203,8 @@ def test_the_share_of_patches_with_a_label_is_counted_where_they_are_cut():
     rows = [stream.rows(step, slice(None)).partial for step in range(200)]
     counted = np.mean([(row != IGNORE).any().item() for pair in rows for row in pair])
     assert stream.labelled_share(range(200)) == pytest.approx(counted)
+    for step in range(20):
+        assert stream.labelled_share([step]) == np.mean([(row != IGNORE).any().item() for row in rows[step]])
     by_chance = (3 / 17) ** 3
     assert counted == pytest.approx((LABELLED_PATCHES + (1 - LABELLED_PATCHES) * by_chance) / 2, abs=0.06)
     assert found(sparse(labelled=False)) == 0

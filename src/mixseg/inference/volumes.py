@@ -7,6 +7,7 @@ test compares the two.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
@@ -47,32 +48,26 @@ def predict_slabs(
         outputs: Those that are wanted; all of the method's if none are named.
         tell: Hears how far it is.
     """
-    within = inside(image.shape[1:], windows.patch)
+    own = image.shape[1:]
     wide = widen_image(image, windows.patch)
-    size = wide.shape[1:]
+    # Along an axis that was widened there is one slab, and along any other a slice of the volume holds all of a slab.
+    size, within = wide.shape[1:], inside(own, windows.patch)
     axis, starts = windows.slab_axis(size), windows.starts(size)
-    ends = [*starts[axis][1:], size[axis]]
     sums = Sums(windows, size, axis)
     done, count = 0, math.prod(map(len, starts))
-    for start, end in zip(starts[axis], ends, strict=True):
+    for start, end in itertools.pairwise([*starts[axis], size[axis]]):
         here = [[start] if of == axis else places for of, places in enumerate(starts)]
         for corners in windows.batches(here):
-            boxes = [_box(corner, windows.patch) for corner in corners]
-            fed = torch.stack([wide[:, *box] for box in boxes])
-            rows = (len(boxes), -1)
+            fed = torch.stack([wide[:, *_box(corner, windows.patch)] for corner in corners])
+            rows = (len(corners), -1)
             fed = normalise(fed, mean.expand(rows), std.expand(rows), intensity)
             found = method.predict(fed.to(next(method.parameters()).dtype))
             sums.add({name: found[name] for name in outputs or found}, corners)
-            done += len(boxes)
+            done += len(corners)
             if tell is not None:
                 tell(f"{done} of {count} windows")
-        first, last = max(start, within[axis].start), min(end, within[axis].stop)
-        seen = tuple(slice(first - start, last - start) if of == axis else part for of, part in enumerate(within))
-        place = tuple(
-            slice(first - part.start, last - part.start) if of == axis else slice(0, part.stop - part.start)
-            for of, part in enumerate(within)
-        )
-        yield place, {name: probs[:, *seen] for name, probs in sums.means(end - start).items()}
+        place = tuple(slice(start, min(end, side)) if of == axis else slice(0, side) for of, side in enumerate(own))
+        yield place, {name: probs[:, *within] for name, probs in sums.means(end - start).items()}
         sums.move_on(end - start)
 
 

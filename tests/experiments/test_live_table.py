@@ -35,6 +35,9 @@ def test_it_says_where_every_cell_stands(plan):
     assert cell_text(board, plan.cells[0]) == "1 of 1"
     assert cell_text(board, plan.cells[1]) == "0 of 1, 25 %"
     assert summary(board) == f"1 of 2 runs done, 1 running ({second} 25 %); time left unknown yet"
+    board.steps[second], board.started = 4, (0.0, 0)
+    assert cell_text(board, plan.cells[1]) == "0 of 1, scoring"
+    assert summary(board) == f"1 of 2 runs done, 1 running ({second} scoring); nearly done"
     board.standing[second] = "failed"
     assert cell_text(board, plan.cells[1]) == "0 of 1, 1 failed"
     assert summary(board) == "1 of 2 runs done, 1 failed"

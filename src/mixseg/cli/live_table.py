@@ -30,8 +30,6 @@ class LiveTable:
         self.last_line = 0.0
 
     def __enter__(self) -> Self:
-        if self.live:
-            self.live.start()
         return self
 
     def __exit__(
@@ -43,6 +41,7 @@ class LiveTable:
     def show(self, board: Board) -> None:
         """The board as it is now."""
         if self.live:
+            self.live.start()  # not before: while the scans are prepared, another bar is on the screen
             self.live.update(Group(_table(board), Text(summary(board))), refresh=True)
         else:
             self._print_changes(board)
@@ -63,21 +62,24 @@ class LiveTable:
 
 def summary(board: Board) -> str:
     """``3 of 8 runs done, 2 running (kl 40 %, kl-ent 12 %), 1 failed, 2 waiting; about 1:20 left``."""
-    running = [f"{name} {percent(board, name)} %" for name, standing in board.standing.items() if standing == "running"]
+    running = [f"{name} {how_far(board, name)}" for name, standing in board.standing.items() if standing == "running"]
     shown = ", ".join(running[:4]) + (", ..." if len(running) > 4 else "")
     parts = [f"{board.count('done')} of {len(board.standing)} runs done"]
     parts += [f"{len(running)} running ({shown})"] if running else []
     parts += [f"{board.count(what)} {what}" for what in ("failed", "waiting") if board.count(what)]
     left = board.seconds_left()
-    over = not running and not board.count("waiting")
-    tail = "" if over else f"; {'time left unknown yet' if left is None else f'about {duration(left)} left'}"
-    return ", ".join(parts) + tail
+    if not running and not board.count("waiting"):
+        return ", ".join(parts)
+    # What scoring takes is not counted in steps.
+    time_left = "time left unknown yet" if left is None else f"about {duration(left)} left" if left else "nearly done"
+    return f"{', '.join(parts)}; {time_left}"
 
 
-def percent(board: Board, name: str) -> int:
-    """How far a run is."""
+def how_far(board: Board, name: str) -> str:
+    """``40 %`` of a run's steps, then ``scoring``."""
     total = next(run.steps for run in board.plan.runs if run.name == name)
-    return round(100 * min(1.0, board.steps.get(name, 0) / total))
+    done = board.steps.get(name, 0)
+    return f"{100 * done // total} %" if done < total else "scoring"
 
 
 def cell_text(board: Board, cell: Cell) -> str:
@@ -86,7 +88,7 @@ def cell_text(board: Board, cell: Cell) -> str:
         return cell.missing
     standings = {name: board.standing[name] for name in cell.runs.values()}
     words = [f"{list(standings.values()).count('done')} of {len(standings)}"]
-    words += [f"{percent(board, name)} %" for name, standing in standings.items() if standing == "running"]
+    words += [how_far(board, name) for name, standing in standings.items() if standing == "running"]
     failed = list(standings.values()).count("failed")
     return ", ".join([*words, *([f"{failed} failed"] if failed else [])])
 

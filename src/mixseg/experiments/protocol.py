@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mixseg.data.folders import replacing_folder
 from mixseg.datasets import load, phantom, recognise
 from mixseg.errors import MixsegError
 from mixseg.labels import LabelFlags
@@ -31,6 +32,7 @@ steps Set-3 takes; the other settings pass as often over theirs."""
 TRAIN, VAL, TEST = 60, 4, 8
 """Patients of the built-in data: Set-10 just fits, as in ACDC."""
 SIZE = (64, 64)
+MARKER = "splits.json"
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,9 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
     """The scans that ``--dataset`` names: ``phantom`` is made in ``out/scans``, anything else is a folder."""
     if dataset == BUILT_IN:
         folder = out / "scans"
-        if not (folder / "splits.json").exists():  # written last
-            phantom.write(folder, patients=TRAIN + VAL + TEST, val=VAL, test=TEST, size=SIZE)
+        if not (folder / MARKER).exists():
+            with replacing_folder(folder, marker=MARKER) as new:
+                phantom.write(new, patients=TRAIN + VAL + TEST, val=VAL, test=TEST, size=SIZE)
         return Scans(BUILT_IN, folder, BUILT_IN, load(folder, BUILT_IN), PROTOCOLS[BUILT_IN])
     folder = Path(dataset)
     if not folder.is_dir():

@@ -89,14 +89,24 @@ def test_the_tables_are_written_in_markdown_and_latex_too(made, page):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"dataset": "phantom", "quick": True, "seeds": (0,)}, "--dataset phantom --quick"),
-        ({"test": False}, "--dataset scans"),
-        ({"seeds": (4,), "split": "my split.json"}, "--dataset scans --seeds 4 --split 'my split.json' --test"),
+        ({"dataset": "phantom", "preset": "quick", "quick": True, "seeds": (0,)}, "--dataset phantom --quick"),
+        ({"test": False}, "--dataset scans --sets 3"),
+        ({"preset": "strong"}, "--dataset scans --preset strong --sets 3 --test"),
+        (
+            {"seeds": (4,), "split": "my split.json"},
+            "--dataset scans --seeds 4 --sets 3 --split 'my split.json' --test",
+        ),
     ],
 )
 def test_the_command_repeats_what_was_asked_for(tmp_path, changes, words):
     results = read_results(write_experiment(tmp_path, [cell("kl")], **changes))
     assert command(results) == f"mixseg experiment main {words} --out {tmp_path}"
+
+
+def test_sets_are_named_only_where_they_are_not_the_experiments_own(tmp_path):
+    cells = [cell("kl", column=f"set-{n}") for n in (3, 5, 10)]
+    assert "--sets" not in command(read_results(write_experiment(tmp_path, cells)))
+    assert "--sets" not in command(read_results(write_experiment(tmp_path, cells[:1])), "proposals")
 
 
 def test_an_experiment_of_which_nothing_is_finished_has_a_page_too(tmp_path):

@@ -6,26 +6,39 @@ import shlex
 from collections.abc import Sequence
 
 from mixseg.experiments.figures import FIGURES
-from mixseg.experiments.planning import SEEDS
+from mixseg.experiments.paper import EXPERIMENTS
+from mixseg.experiments.planning import QUICK_SEED, QUICK_SET, SEEDS, Request
 from mixseg.experiments.protocol import BUILT_IN
 from mixseg.experiments.results import Results
 from mixseg.report.page import Html, bullets, escaped, joined, paragraph, preformatted, table
 
 
 def command(results: Results, experiment: str | None = None) -> str:
-    """The line that runs this experiment, or goes on with it; or another one in the same folder, on the same scans."""
+    """The line that runs this experiment, or goes on with it; or another one in the same folder, on the same scans.
+
+    Config keys that were given with ``--set`` are in the configs of the runs, not in the plan, and so not in here.
+    """
     plan = results.plan
+    built_in = plan.dataset == BUILT_IN
     words = ["mixseg", "experiment", experiment or plan.experiment]
-    words += ["--dataset", BUILT_IN if plan.dataset == BUILT_IN else plan.scans]
-    if plan.quick:
-        words.append("--quick")
-    elif plan.seeds != SEEDS:
+    words += ["--dataset", BUILT_IN if built_in else plan.scans]
+    words += ["--quick"] if plan.quick else []
+    if plan.preset != Request(quick=plan.quick).preset_for(plan.dataset):
+        words += ["--preset", plan.preset]
+    if plan.seeds != ((QUICK_SEED,) if plan.quick else SEEDS):
         words += ["--seeds", *map(str, plan.seeds)]
-    if plan.split:
-        words += ["--split", plan.split]
-    if plan.test and plan.dataset != BUILT_IN:
-        words.append("--test")
+    words += ["--sets", *map(str, _other_sets(results))] if experiment is None and _other_sets(results) else []
+    words += ["--split", plan.split] if plan.split else []
+    words += ["--test"] if plan.test and not built_in else []
     return shlex.join([*words, "--out", str(results.folder.parent)])
+
+
+def _other_sets(results: Results) -> list[int]:
+    """The N of Set-N, where they are not those that the experiment has by itself."""
+    found = [int(column.removeprefix("set-")) for column in results.columns if column.startswith("set-")]
+    known = EXPERIMENTS.get(results.plan.experiment)
+    usual = [QUICK_SET] if results.plan.quick else list(known.sets) if known else found
+    return [] if found == usual else found
 
 
 def missing_runs(results: Results) -> Html:

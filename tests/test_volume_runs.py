@@ -11,8 +11,13 @@ import torch
 from made_runs import config, data
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
+from mixseg.datasets import phantom
 from mixseg.engine import Hardware
 from mixseg.logbook import read_log
+from mixseg.methods import METHODS
+from mixseg.pipeline import train_folder
+from mixseg.proposals import FILE as PROPOSALS
+from mixseg.proposals import read_proposals
 from mixseg.run import labelled_patches, train
 
 CPU = Hardware("cpu")
@@ -68,3 +73,28 @@ def test_a_finished_run_is_scored_anew_with_other_windows_and_not_trained(finish
     assert again.finished["summary"] != finished.finished["summary"]
     with np.load(finished.path / "predictions.npz") as one, np.load(tmp_path / "run" / "predictions.npz") as other:
         assert one.files == other.files
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "proposals"])
+def test_every_method_trains_predicts_and_scores_volumes(tmp_path, method):
+    kinds = {"partial": 0, "bare": 2} if METHODS[method].sees == "unlabelled" else {"partial": 2}
+    run = train(config(method=method, dims=3, steps=2), data(dims=3, side=10, **kinds), tmp_path, hardware=CPU)
+    branches = {entry["branch"] for entry in run.finished["summary"]}
+    assert branches
+    with np.load(run.path / "predictions.npz") as maps:
+        assert {name.split("/")[1] for name in maps.files} == branches
+        assert all(maps[name].shape == (10, 10, 10) for name in maps.files)
+
+
+def test_proposals_for_volumes_come_from_a_run_on_volumes(tmp_path):
+    phantom.write(tmp_path / "scans", kind="atrium", patients=4, val=1, test=0, size=(24, 24), slices=20, seed=0)
+    small = {"preset": "quick", "dims": 3, "set": 1, "ratio": 2, "partial": "erosion-10x10", "steps": 2}
+    small |= {"network": "unet", "patch": [16, 16, 16], "width": 2, "depth": 2, "batch": {"full": 1}}
+    for out, method in (("first", "lower-bound"), ("second", "proposals")):
+        source = {"proposals_from": "first"} if method == "proposals" else {}
+        settings = {**small, "method": method, **source}
+        run = train_folder(tmp_path / "scans", tmp_path / out, settings=settings, dataset="phantom", hardware=CPU)
+    assert run.finished["steps"] == 2
+    proposed = read_proposals(tmp_path / "second" / PROPOSALS).masks
+    assert {mask.shape for mask in proposed.values()} == {(24, 24, 20)}
+    assert len(proposed) == 2

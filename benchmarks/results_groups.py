@@ -11,23 +11,11 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from mixseg.config import make_config, to_dict
+from mixseg.experiments.protocol import PROTOCOLS, STRONG, steps_of
 from mixseg.methods import METHODS
 from mixseg.scores import MEAN
 
 Record = dict[str, Any]
-
-PROTOCOL: dict[str, dict[str, Any]] = {
-    "acdc": {"dims": 2, "target": ["LV"], "partial": "erosion-3x3"},
-    "la": {"dims": 3, "partial": "erosion-10x10"},
-}
-"""What the paper's experiments on a data set have in common, whatever the preset."""
-
-STRONG: dict[str, dict[str, Any]] = {"acdc": {"size": [192, 192], "long_side": 256}}
-"""And those of the preset ``strong``: shapes as they are, cropped round the centre; no mask of train or val is cut."""
-
-EPOCH = {3: 6, 5: 10, 10: 21}
-"""Steps that 8 images each need to pass over the full slices of ACDC's Set-N once. As many passes for every N: the
-preset ``paper`` says how many steps Set-3 takes."""
 
 NO_CHANGE = {"seed", "set", "split", "proposals_from", "compile", "validate_every", "on_collapse"}
 """Keys in which runs may differ and still be runs of one row."""
@@ -106,11 +94,9 @@ def _weighed(config: Record, method: str) -> Record:
 def _usual(preset: str, method: str, dataset: str, n: int | None) -> Record:
     """The config of a method under a preset in the experiments on ``dataset``."""
     grid = STRONG.get(dataset, {}) if preset == "strong" else {}
-    told = {"preset": preset, "method": method, "dataset": dataset, "set": n, **PROTOCOL.get(dataset, {}), **grid}
+    told = {"preset": preset, "method": method, "dataset": dataset, "set": n, **PROTOCOLS.get(dataset, {}), **grid}
     usual = to_dict(make_config(**told))
-    if preset == "paper" and dataset == "acdc" and n in EPOCH:
-        usual["steps"] = usual["steps"] * EPOCH[n] // EPOCH[3]
-    return usual
+    return {**usual, "steps": steps_of(preset, dataset, n, usual["steps"])}
 
 
 def _flat(config: Record) -> Record:

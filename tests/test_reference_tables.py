@@ -1,4 +1,4 @@
-"""The tables of config.md and presets.md are the code's; ``python tests/test_reference_tables.py`` writes them."""
+"""The tables of config.md, presets.md and experiments.md are the code's; ``python tests/test_reference_tables.py`` writes them."""
 
 import dataclasses
 import json
@@ -8,7 +8,9 @@ import typing
 import pytest
 
 from conftest import ROOT
-from mixseg.config import PRESETS, Config
+from mixseg.config import Config
+from mixseg.presets import PRESETS
+from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.methods import METHODS, MethodOptions
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -75,9 +77,21 @@ def preset_table(name):
     return "\n".join(rows)
 
 
+def experiments_table():
+    rows = ["| name | what | rows | settings |", "|---|---|---|---|"]
+    for each in EXPERIMENTS.values():
+        labels = ", ".join(dict.fromkeys(f"`{row.label}`" for row in each.rows)) or "measured, not trained"
+        columns = ", ".join(dict.fromkeys(f"`{row.column}`" for row in each.rows if row.column))
+        crossed = f"{each.varies} {labels} × {each.columns} {columns}" if columns else labels
+        sets = ", ".join(f"Set-{n}" for n in each.sets) if each.rows else "-"
+        rows.append(f"| `{each.name}` | {each.title}: {each.about} | {crossed} | {sets} |")
+    return "\n".join(rows)
+
+
 TABLES = [
     ("config.md", "keys", keys_table),
     ("config.md", "weights", weights_table),
+    ("experiments.md", "experiments", experiments_table),
     *(("presets.md", name, lambda name=name: preset_table(name)) for name in PRESETS),
 ]
 

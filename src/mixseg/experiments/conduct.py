@@ -19,7 +19,7 @@ from mixseg.experiments.grid import Experiment
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan, run_path, write_plan
 from mixseg.experiments.planning import Request, make_plan
-from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, Scans, find_scans
+from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans
 from mixseg.experiments.runner import Board, see_through
 from mixseg.experiments.states import state_of
 from mixseg.labels import LabelFlags
@@ -85,10 +85,11 @@ def _on_one_grid(scans: Scans, request: Request, place: Place) -> Scans:
     preset = request.preset_for(scans.dataset)
     if preset != PLANNED:
         return scans
-    told = {"preset": preset, "dataset": scans.layout, **scans.settings, **request.settings}
+    common = {**scans.settings, **STRONG.get(scans.dataset, {})}
+    told = {"preset": preset, "dataset": scans.layout, **common, **request.settings}
     plan = plan_for([extent_of(case) for case in scans.cases], told, Hardware(place.device))
     grid = {key: value for key, value in plan.settings.items() if key != "batch"}  # which is a method's own
-    return replace(scans, settings={**scans.settings, **grid})
+    return replace(scans, settings={**common, **grid})
 
 
 def _split(request: Request) -> dict[str, Any]:

@@ -22,6 +22,9 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 """What all runs on a dataset have in common, whatever the preset."""
 
+STRONG: dict[str, dict[str, Any]] = {"acdc": {"size": [192, 192], "long_side": 256}}
+"""And those of the preset ``strong``: shapes as they are, cropped round the centre; no mask of train or val is cut."""
+
 MADE_FROM_MASKS = {2: "erosion-3x3", 3: "erosion-10x10"}
 """Partial labels of a folder of scans that has none of its own, by number of axes."""
 

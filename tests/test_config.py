@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from mixseg.config import PRESETS, BatchSizes, Config, from_dict, make_config, read_config, to_dict
+from mixseg.config import BatchSizes, Config, from_dict, make_config, read_config, to_dict
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS, extra_terms
+from mixseg.presets import PRESETS
 from mixseg.run import build
 
 every_preset = pytest.mark.parametrize("preset", list(PRESETS))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mixseg.config import PRESETS
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.datasets import DATASETS
 from mixseg.losses import DIVERGENCES
 from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
 from mixseg.partial_labels import GENERATORS
+from mixseg.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "mixseg"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,8 @@ from mixseg.files import read_json
 from mixseg.losses import divergence
 from mixseg.methods import METHODS, extra_terms
 from mixseg.networks import NETWORKS
+from mixseg.presets import PRESETS
+from mixseg.typed_json import as_typed, build
 
 
 @dataclass(frozen=True)
@@ -151,83 +152,11 @@ class Config:
         return self.size if self.dims == 2 else self.patch
 
 
-# What each preset changes, by number of spatial axes. Why: docs/reference/presets.md.
-PRESETS: dict[str, dict[int, dict[str, Any]]] = {
-    "paper": {
-        2: {"steps": 3000, "lr": 1e-4, "compile": True},
-        3: {
-            "network": "vnet",
-            "window": "uniform",
-            "stride": (18, 18, 4),
-            "intensity": "zscore",
-            "steps": 6000,
-            "optimizer": "sgd",
-            "lr": 1e-2,
-            "weight_decay": 1e-4,
-            "schedule": "drops",
-            "augment": "paper-3d",
-            "partial": "erosion-10x10",
-        },
-    },
-    "strong": {
-        2: {
-            "steps": 3000,
-            "width": 32,
-            "norm": "instance",
-            "optimizer": "adamw",
-            "lr": 1e-3,
-            "weight_decay": 1e-2,
-            "schedule": "poly",
-            "augment": "strong",
-            "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
-            "largest": None,
-            "compile": True,
-        },
-        3: {
-            "network": "vnet",
-            "intensity": "zscore",
-            "steps": 6000,
-            "optimizer": "adamw",
-            "norm": "instance",
-            "lr": 1e-3,
-            "weight_decay": 1e-2,
-            "schedule": "poly",
-            "augment": "strong",
-            "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
-            "largest": None,
-        },
-    },
-    "quick": {
-        2: {
-            "steps": 600,
-            "size": (64, 64),
-            "width": 12,
-            "depth": 3,
-            "lr": 2e-3,
-            "schedule": "cosine",
-            "weights": {"weak": 1.0},
-            "validate_every": 50,
-        },
-        3: {
-            "network": "vnet",
-            "intensity": "zscore",
-            "patch": (32, 32, 32),
-            "width": 4,
-            "steps": 300,
-            "lr": 2e-3,
-            "schedule": "cosine",
-            "weights": {"weak": 1.0},
-            "validate_every": 50,
-        },
-    },
-}
-
-
 def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2, **changes: Any) -> Config:  # noqa: ANN401
     """The config of ``method`` under ``preset``, with ``changes`` on top (values as in JSON)."""
     known("method", method, METHODS)
     known("preset", preset, PRESETS)
-    _value(Literal[2, 3], dims, "'dims'")
+    as_typed(Literal[2, 3], dims, "'dims'")
     full, partial, bare = METHODS[method].batch[dims]
     preferred = PRESETS[preset][dims]
     settled: dict[str, Any] = {
@@ -251,7 +180,7 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
 
 def from_dict(content: Mapping[str, Any], *, where: str = "the config") -> Config:
     """The config that ``content`` (from JSON) describes; an unknown key or a wrong value is one sentence."""
-    config: Config = _build(Config, content, where)
+    config: Config = build(Config, content, where)
     _check(config, where)
     return config
 
@@ -266,7 +195,7 @@ def read_config(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise MixsegError(f'{path} is no config: it should be a JSON object such as {{"method": "kl-ent"}}.')
-    _build(Config, content, str(path))  # so that a misspelt key is told with the file's name
+    build(Config, content, str(path))  # so that a misspelt key is told with the file's name
     return content
 
 
@@ -306,35 +235,3 @@ def _check_weights(config: Config, where: str) -> None:
                 f"The method {config.method} has no term {name!r} to weigh ('weights' in {where}): "
                 f"{did_you_mean(name, terms)}"
             )
-
-
-def _build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - a dataclass and its instance
-    hints = typing.get_type_hints(kind)
-    for key in content:
-        if key not in hints:
-            raise MixsegError(f"Unknown key {key!r} in {where}: {did_you_mean(key, hints)}")
-    return kind(**{key: _value(hints[key], value, f"{key!r} in {where}") for key, value in content.items()})
-
-
-def _value(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
-    """``value`` as the type that ``hint`` asks for, or one sentence that says what is wanted."""
-    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return _build(hint, value, where)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        if value in arguments and not isinstance(value, bool):
-            return arguments[arguments.index(value)]
-        raise MixsegError(f"{where} is {value!r}: choose from {', '.join(map(str, arguments))}.")
-    if origin in (types.UnionType, typing.Union):
-        return None if value is None else _value(arguments[0], value, where)
-    if origin is tuple and isinstance(value, list | tuple):
-        if ... not in arguments and len(value) != len(arguments):
-            raise MixsegError(f"{where} is {value!r}: it has {len(arguments)} numbers.")
-        return tuple(_value(arguments[0], item, where) for item in value)
-    if isinstance(value, Mapping) and origin is Mapping:
-        return {key: _value(arguments[1], item, where) for key, item in value.items()}
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
-        return value
-    raise MixsegError(f"{where} is {value!r}, which is not a {getattr(hint, '__name__', hint)}: correct it.")

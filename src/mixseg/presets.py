@@ -1,0 +1,75 @@
+"""What each preset changes of the defaults of a config, by number of spatial axes. Why: docs/reference/presets.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PRESETS: dict[str, dict[int, dict[str, Any]]] = {
+    "paper": {
+        2: {"steps": 3000, "lr": 1e-4, "compile": True},
+        3: {
+            "network": "vnet",
+            "window": "uniform",
+            "stride": (18, 18, 4),
+            "intensity": "zscore",
+            "steps": 6000,
+            "optimizer": "sgd",
+            "lr": 1e-2,
+            "weight_decay": 1e-4,
+            "schedule": "drops",
+            "augment": "paper-3d",
+            "partial": "erosion-10x10",
+        },
+    },
+    "strong": {
+        2: {
+            "steps": 3000,
+            "width": 32,
+            "norm": "instance",
+            "optimizer": "adamw",
+            "lr": 1e-3,
+            "weight_decay": 1e-2,
+            "schedule": "poly",
+            "augment": "strong",
+            "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
+            "largest": None,
+            "compile": True,
+        },
+        3: {
+            "network": "vnet",
+            "intensity": "zscore",
+            "steps": 6000,
+            "optimizer": "adamw",
+            "norm": "instance",
+            "lr": 1e-3,
+            "weight_decay": 1e-2,
+            "schedule": "poly",
+            "augment": "strong",
+            "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
+            "largest": None,
+        },
+    },
+    "quick": {
+        2: {
+            "steps": 600,
+            "size": (64, 64),
+            "width": 12,
+            "depth": 3,
+            "lr": 2e-3,
+            "schedule": "cosine",
+            "weights": {"weak": 1.0},
+            "validate_every": 50,
+        },
+        3: {
+            "network": "vnet",
+            "intensity": "zscore",
+            "patch": (32, 32, 32),
+            "width": 4,
+            "steps": 300,
+            "lr": 2e-3,
+            "schedule": "cosine",
+            "weights": {"weak": 1.0},
+            "validate_every": 50,
+        },
+    },
+}

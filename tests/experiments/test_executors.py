@@ -15,6 +15,7 @@ from mixseg.experiments.executors import Place, cores, make_executor, thread_lim
 from mixseg.experiments.local import Local
 from mixseg.experiments.plan import read_plan, run_path
 from mixseg.experiments.states import is_locked, state_of
+from mixseg.experiments.worker import Job
 from mixseg.logbook import read_log
 from mixseg.scores import read_metrics
 
@@ -114,6 +115,28 @@ def test_no_slurm_and_a_misspelt_option_of_it_are_one_sentence(tmp_path, monkeyp
         make_executor("slurm", Place(tmp_path, "cpu", slurm={"partitoin": "gpu"}))
     with pytest.raises(MixsegError, match="did you mean 'slurm'"):
         make_executor("slurn", Place(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_slurm_is_handed_one_array_with_the_options_of_the_user(tmp_path, monkeypatch):
+    pytest.importorskip("submitit", reason="needs pip install 'mixseg[slurm]'")
+    for name, said in {
+        "sbatch": f"cp $1 {tmp_path}/handed.sh; echo Submitted batch job 77",
+        "srun": "",
+        "sacct": "",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{said}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    slurm = make_executor("slurm", Place(tmp_path, "auto", 5, slurm={"partition": "heart", "timeout_min": 90}))
+    jobs = [Job(name, str(tmp_path / name), "scans", "nnunet", {}, {}, "auto", True) for name in ("a", "b", "c")]
+    slurm.start(jobs)
+    handed = (tmp_path / "handed.sh").read_text()
+    for line in ("--array=0-2%3", "--partition=heart", "--time=90", "--gpus-per-node=1", "--job-name=mixseg"):
+        assert f"#SBATCH {line}\n" in handed
+    assert slurm.ended() == []
+    assert slurm.free() > 1000
+    slurm.running.clear()  # there is nothing to cancel
 
 
 @pytest.mark.parametrize("name", ["ray", "submitit"])

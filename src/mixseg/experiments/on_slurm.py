@@ -40,7 +40,8 @@ class OnSlurm:
 
     def parameters(self, place: Place) -> dict[str, Any]:
         """What each job asks for; ``--slurm key=value`` adds to it or replaces it."""
-        usual = {"timeout_min": MINUTES, "cpus_per_task": 4, "slurm_array_parallelism": place.workers or AT_ONCE}
+        usual = {"name": "mixseg", "timeout_min": MINUTES, "cpus_per_task": 4}
+        usual["slurm_array_parallelism"] = place.workers or AT_ONCE
         if place.device != "cpu":
             usual["gpus_per_node"] = 1
         return {**usual, **{_parameter(key): value for key, value in place.slurm.items()}}

@@ -164,9 +164,8 @@ def side_lines(entries: list[dict[str, Any]]) -> str:
         if "flop" in floor:
             alone, between = sum(floor["convolutions_ms"].values()), sum(floor["bytes_ms"].values())
             lines.append(
-                f"- `{name}`: arithmetic {floor['arithmetic_ms']:.2f} ms ({floor['flop'] / 1e12:.3g} TFLOP); attainable "
-                f"{floor['attainable_ms']:.2f} ms, of which {alone:.2f} are convolutions and {between:.2f} bytes between "
-                "them"
+                f"- `{name}`: arithmetic {floor['arithmetic_ms']:.2f} ms ({floor['flop'] / 1e12:.3g} TFLOP), "
+                f"attainable {floor['attainable_ms']:.2f} ms (convolutions {alone:.2f}, between them {between:.2f})"
             )
         if "ms" in look:
             lines.append(

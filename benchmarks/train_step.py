@@ -227,7 +227,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--set", type=setting, nargs="+", default=[], metavar="KEY=VALUE", help="of mixseg's config")
     parser.add_argument("--inductor", type=setting, nargs="+", default=[], metavar="KEY=VALUE", help="of the compiler")
     parser.add_argument("--versions", nargs="+", default=["plain fp32", "plain bf16", "mixseg"])
-    parser.add_argument("--all-biases", action="store_true", help="gradients for biases before a normalisation too")
+    parser.add_argument("--all-biases", action="store_true", help="those before a normalisation too")
     parser.add_argument("--short", action="store_true", help="times of steps alone: no floors, profiles and looks")
     parser.add_argument("--limit", type=float, help="seconds after which nothing new is begun")
     parser.add_argument("--round-s", type=float, default=2.0, help=f"length of one of {ROUNDS} rounds of a version")
@@ -269,7 +269,7 @@ def main() -> None:
 
         setattr(inductor, key, value)
     if args.all_biases:
-        engine.idle_biases = lambda method: ()
+        engine.drop_idle_biases = lambda method: None
     fabric = make_fabric(Hardware(device=args.device), dict(args.set).get("precision", "auto"))
     flags = Flags()
     preset = args.preset or ("paper" if fabric.device.type == "cuda" else "quick")

@@ -24,7 +24,7 @@ from mixseg.errors import MixsegError
 from mixseg.logbook import Log, Record
 from mixseg.methods import Method
 from mixseg.networks import Network
-from mixseg.networks.layers import idle_biases
+from mixseg.networks.idle_biases import drop_idle_biases, fold_idle_biases
 from mixseg.phases import Phases
 from mixseg.progress import Progress
 from mixseg.stepping import PLAIN_FIRST, make_step, recordable
@@ -125,6 +125,8 @@ def fit(
     model, optimizer = fabric.setup(method, state.optimizer)
     state.average = Average(method, config.average) if config.average else None
     state.resume(folder)
+    if fabric.device.type == "cuda":
+        fold_idle_biases(method)  # of a run that was begun without a GPU
     if lead(fabric, lambda: state.step) != state.step:
         raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
     if state.step > config.steps:
@@ -247,8 +249,7 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     method.to(memory_format=torch.channels_last if config.dims == 2 else torch.channels_last_3d)  # type: ignore[call-overload]
     if fabric.device.type != "cuda":
         return
-    for bias in idle_biases(method):
-        bias.requires_grad_(False)  # its gradient is 0 but for rounding, and takes a pass over the whole activation
+    drop_idle_biases(method)
     if not config.compile:
         return
     torch.compiler.reset()  # so that many runs of a process hit no limit of recompiling

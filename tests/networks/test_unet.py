@@ -6,6 +6,7 @@ from torch import nn
 
 from mixseg.errors import MixsegError
 from mixseg.networks import make_network
+from mixseg.networks.unet import _DenseGradient
 
 
 def on_paper(**options):
@@ -126,3 +127,20 @@ def test_default_leaves_torch_s_first_weights():
     network = make_network("unet", width=4, depth=1, init="default")
     torch.manual_seed(0)
     assert torch.equal(network.encoder.blocks[0][0].weight, nn.Conv2d(1, 4, 3).weight)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_dense_gradient_is_the_gradient_without_gaps(dims, last):
+    layout = {2: torch.channels_last, 3: torch.channels_last_3d}[dims] if last else torch.contiguous_format
+    feature, skip = (torch.rand(2, 3, *[4] * dims).to(memory_format=layout).requires_grad_() for _ in range(2))
+    seen = []
+    raised = feature * 2
+    raised.register_hook(seen.append)
+    joined = torch.cat([_DenseGradient.apply(raised), skip], dim=1)
+    torch.testing.assert_close(joined, torch.cat([2 * feature, skip], dim=1))
+    outer = torch.rand_like(joined)
+    joined.backward(outer)
+    torch.testing.assert_close(feature.grad, 2 * outer[:, :3])
+    (gradient,) = seen
+    assert gradient.is_contiguous(memory_format=layout)

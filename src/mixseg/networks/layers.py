@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
-from torch import Tensor, nn
+from torch import nn
 
 from mixseg.networks.base import Init, Norm
+from mixseg.networks.idle_biases import Conv2d, Conv3d
 from mixseg.networks.instance_norm import InstanceNorm
 
-CONV: dict[int, type[nn.Conv2d | nn.Conv3d]] = {2: nn.Conv2d, 3: nn.Conv3d}
+CONV: dict[int, type[nn.Conv2d | nn.Conv3d]] = {2: Conv2d, 3: Conv3d}
 TRANSPOSED: dict[int, type[nn.ConvTranspose2d | nn.ConvTranspose3d]] = {2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 BATCH_NORM: dict[int, type[nn.BatchNorm2d | nn.BatchNorm3d]] = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 MAX_POOL: dict[int, type[nn.MaxPool2d | nn.MaxPool3d]] = {2: nn.MaxPool2d, 3: nn.MaxPool3d}
@@ -73,15 +73,6 @@ class Layers:
 
     def _activated(self, convolution: nn.Module, outputs: int) -> list[nn.Module]:
         return [convolution, self.normalisation(outputs), nn.ReLU(inplace=True)]
-
-
-def idle_biases(module: nn.Module) -> Iterator[Tensor]:
-    """The biases that a normalisation takes out again right away: whatever they are, they are never learned."""
-    taken_out = (*BATCH_NORM.values(), InstanceNorm, nn.SyncBatchNorm)
-    for block in (part for part in module.modules() if isinstance(part, nn.Sequential)):
-        for layer, following in pairwise(block):
-            if isinstance(layer, CONVOLUTIONS) and isinstance(following, taken_out) and layer.bias is not None:
-                yield layer.bias
 
 
 def initialise(network: nn.Module, init: Init) -> None:

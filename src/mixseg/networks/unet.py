@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from mixseg.errors import MixsegError
 from mixseg.networks.base import Decoder, Encoder, Network, Spec, check_multiple
 from mixseg.networks.layers import Layers
+
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def unet(spec: Spec) -> Network:
@@ -74,7 +77,7 @@ class UNetDecoder(Decoder):
         for block, up, skip in zip(self.blocks, self.ups, reversed(skips), strict=True):
             if self.stretched:
                 skip = self.stretch(skip, raised.shape[2:])
-            maps.append(block(torch.cat([raised, skip], dim=1)))
+            maps.append(block(torch.cat([dense_gradient(raised), skip], dim=1)))
             raised = up(maps[-1])
         logits = self.head(maps[-1])
         if self.stretched:
@@ -85,6 +88,29 @@ class UNetDecoder(Decoder):
     def stretch(self, feature: Tensor, size: Sequence[int]) -> Tensor:
         """``feature`` resized linearly to ``size``."""
         return F.interpolate(feature, size=tuple(size), mode=self.mode, align_corners=False)
+
+
+def dense_gradient(feature: Tensor) -> Tensor:
+    """``feature`` itself; on a GPU its gradient is copied out of that of the map which it becomes a part of.
+
+    An up-convolution would copy a gradient with gaps twice, once for its input and once for its weight, and slowly.
+    """
+    found: Tensor = _DenseGradient.apply(feature) if feature.is_cuda else feature  # type: ignore[no-untyped-call]
+    return found
+
+
+class _DenseGradient(torch.autograd.Function):
+    """The identity; backward, a gradient without gaps in the layout of the feature."""
+
+    @staticmethod
+    def forward(ctx: Any, feature: Tensor) -> Tensor:  # noqa: ANN401 - torch's own type
+        last = LAST[feature.ndim]
+        ctx.layout = last if feature.is_contiguous(memory_format=last) else torch.contiguous_format
+        return feature.view_as(feature)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ANN401
+        return gradient.contiguous(memory_format=ctx.layout)
 
 
 def two_convolutions(layers: Layers, inputs: int, outputs: int, spec: Spec) -> nn.Sequential:

@@ -1,0 +1,63 @@
+"""Biases that a normalisation takes out again: kept, since the paper counts them, but trained without on a GPU.
+
+Whatever such a bias is, the output is the same and its gradient is 0 but for rounding. To add it and to sum up its
+gradient takes passes over whole maps all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from mixseg.networks.instance_norm import InstanceNorm
+
+TAKE_OUT = (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, InstanceNorm)
+
+
+class Conv2d(nn.Conv2d):
+    """Torch's own, but for ``idle``: its bias is then left out in training."""
+
+    idle = False
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        found: Tensor = super()._conv_forward(input, weight, None if self.idle and self.training else bias)
+        return found
+
+
+class Conv3d(nn.Conv3d):
+    """The same for volumes."""
+
+    idle = False
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        found: Tensor = super()._conv_forward(input, weight, None if self.idle and self.training else bias)
+        return found
+
+
+def drop_idle_biases(module: nn.Module) -> None:
+    """Train ``module`` without the biases that do nothing; what it answers stays the same."""
+    fold_idle_biases(module)
+    for layer, bias, _ in _idle(module):
+        bias.requires_grad_(False)
+        layer.idle = True
+
+
+@torch.no_grad()
+def fold_idle_biases(module: nn.Module) -> None:
+    """Make the biases that do nothing 0, and the running means of their normalisations that much lower."""
+    for _, bias, normalisation in _idle(module):
+        mean = getattr(normalisation, "running_mean", None)
+        if mean is not None:
+            mean.sub_(bias)
+        bias.zero_()
+
+
+def _idle(module: nn.Module) -> Iterator[tuple[Conv2d | Conv3d, Tensor, nn.Module]]:
+    """Convolutions that may leave out their bias, each with it and the normalisation that takes it out again."""
+    for block in (part for part in module.modules() if isinstance(part, nn.Sequential)):
+        for layer, following in pairwise(block):
+            if isinstance(layer, Conv2d | Conv3d) and isinstance(following, TAKE_OUT) and layer.bias is not None:
+                yield layer, layer.bias, following

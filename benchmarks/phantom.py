@@ -1,8 +1,9 @@
-"""Methods on the built-in hearts: left ventricle, Set-3, preset quick; DSC of every output for every seed.
+"""Methods on the built-in scans, preset quick: DSC of every output for every seed.
 
-python benchmarks/phantom.py --out runs [--methods lower-bound kl-ent | all] [--seeds 0 1 2] [--steps 600]
+python benchmarks/phantom.py --out runs [--3d] [--methods lower-bound kl-ent | all] [--seeds 0 1 2] [--steps 600]
 
-Runs that are finished are left as they are, one that was stopped goes on. Writes phantom.json and .md to docs/results
+Hearts, left ventricle, Set-3: their slices, or with --3d volumes. Runs that are finished are left as they are, one that
+was stopped goes on. Writes phantom.json (phantom-3d.json) and, from both, phantom.md to docs/results
 (--results FOLDER), from all runs of that length below --out: parts of the grid may be run apart, and elsewhere, with
 `python -m mixseg.run` on the packed scans; finished ones need no weights. Proposals come from kl of the same seed,
 which is trained first if it must be.
@@ -11,6 +12,8 @@ which is trained first if it must be.
 import argparse
 import shlex
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,24 +22,81 @@ from mixseg.config import make_config
 from mixseg.datasets import phantom
 from mixseg.demo import PATIENTS, SETTINGS
 from mixseg.engine import Hardware
-from mixseg.files import replacing, write_json
+from mixseg.files import read_json, replacing, write_json
 from mixseg.folder import RunFolder
 from mixseg.methods import METHODS
 from mixseg.pipeline import train_folder
 
-SET_3 = {**SETTINGS, "set": 3, "partial": "erosion-3x3"}
 PROPOSER = "kl"
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 MEASURES = {"DSC last (%)": ("last", "dsc", 100.0), "DSC best (%)": ("best", "dsc", 100.0)} | {
     "HD95 last (voxels)": ("last", "hd95_vox", 1.0)
 }
-NOTE = """\
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One table.
+
+    Attributes:
+        name: Of its file in docs/results.
+        title: Above the table.
+        flag: Of the command that makes it.
+        patients: How many there are in all, to validate and to test on.
+        scans: What else the phantom is told.
+        settings: Of its runs; the recipe is the preset's.
+        note: What is said of the table.
+    """
+
+    name: str
+    title: str
+    flag: str
+    patients: Mapping[str, int]
+    scans: Mapping[str, object]
+    settings: Mapping[str, object]
+    note: str
+
+    @property
+    def steps(self):
+        """As many as the preset has."""
+        return make_config(**self.settings).steps
+
+    def write_scans(self, folder):
+        """Make them, unless they are there."""
+        if not (folder / "dataset.json").exists():
+            phantom.write(folder, seed=0, **self.patients, **self.scans)
+
+
+SLICES = Bench(
+    name="phantom",
+    title="# Methods on the phantom",
+    flag="",
+    patients=PATIENTS,
+    scans={"kind": "heart", "size": (64, 64)},
+    settings={**SETTINGS, "set": 3, "partial": "erosion-3x3"},
+    note="""\
 {train} train patients (3 with full masks, 15 with an eroded core of the left ventricle), {val} to validate and {test}
 to test on, all made by formula at 64 x 64; preset `quick`, {steps} steps on the {device}. Mean ± standard deviation
 over seeds of the mean over test scans, and in brackets each seed's. The first output of a method is its answer. Both
 upper bounds see the same scans here. A small network on easy pictures: it shows that each method works, not which is
 best.
-"""
+""",
+)
+VOLUMES = Bench(
+    name="phantom-3d",
+    title="## Volumes",
+    flag=" --3d",
+    patients=PATIENTS,
+    scans={"kind": "heart", "size": (64, 64), "slices": 16},
+    settings={**SETTINGS, "dims": 3, "patch": (48, 48, 16), "set": 3, "partial": "erosion-3x3"},
+    note="""\
+The same patients with 16 slices, trained on as volumes of 64 x 64 x 16 voxels: patches of 48 x 48 x 16, a V-Net of
+width 4, preset `quick` in 3D, {steps} steps on the {device}; {train} train patients (3 with full masks, 15 with an
+eroded core of the left ventricle), {val} to validate and {test} to test on. The recipe was chosen on the validation
+scans of phantoms of another seed (11): [presets](../reference/presets.md#quick).
+""",
+)
+BENCHES = (SLICES, VOLUMES)
 
 
 def path_of(runs, method, seed):
@@ -44,7 +104,7 @@ def path_of(runs, method, seed):
     return runs / f"{method}-seed{seed}"
 
 
-def train_grid(scans, runs, methods, seeds, *, steps, device):
+def train_grid(bench, scans, runs, methods, seeds, *, steps, device):
     """Train what is missing of the grid; a run that was made otherwise or from other scans is refused."""
     methods = [name for name in METHODS if name in methods or (name == PROPOSER and "proposals" in methods)]
     for seed in seeds:
@@ -52,7 +112,7 @@ def train_grid(scans, runs, methods, seeds, *, steps, device):
             out = path_of(runs, method, seed)
             print(f"{out.name}: {'finished before' if RunFolder(out).finished else 'training'}", flush=True)
             source = {"proposals_from": path_of(runs, PROPOSER, seed).name} if method == "proposals" else {}
-            settings = {**SET_3, "method": method, "seed": seed, "steps": steps, **source}
+            settings = {**bench.settings, "method": method, "seed": seed, "steps": steps, **source}
             hardware = Hardware(device)
             train_folder(scans, out, settings=settings, dataset="phantom", hardware=hardware, test=True)
 
@@ -117,44 +177,71 @@ def below_lower_bound(entries):
     return found or ["No answer is below `lower-bound` by more than the larger of the two spreads over seeds (last)."]
 
 
-def write(entries, folder, *, steps, device):
-    """Write phantom.json and .md; returns the lines of the latter."""
-    command = "python benchmarks/phantom.py --out runs"
+def above_lower_bound(entries):
+    """How far the answer of kl-ent lies above lower-bound, in a sentence with both spreads; nothing without both."""
+    answers = {}
+    for entry in entries:
+        answers.setdefault(entry["method"], mean_sd(entry["values"]["DSC last (%)"]))
+    if not {"lower-bound", "kl-ent"} <= set(answers):
+        return []
+    (mean, sd), (bound, spread) = answers["kl-ent"], answers["lower-bound"]
+    return [
+        f"The student of `kl-ent` lies {mean - bound:+.2f} DSC points from `lower-bound` (last); the spreads over "
+        f"seeds are {sd:.2f} and {spread:.2f}."
+    ]
+
+
+def write(bench, entries, folder, *, steps, device):
+    """Write the table's JSON, then phantom.md from that of every table; returns the lines of this one."""
+    command = f"python benchmarks/phantom.py --out runs{bench.flag}"
     if {entry["method"] for entry in entries} == set(METHODS):
         command += " --methods all"
-    if steps != make_config(**SET_3).steps:
+    if steps != bench.steps:
         command += f" --steps {steps}"
-    write_json(folder / "phantom.json", {"command": command, "steps": steps, "results": entries})
-    train = PATIENTS["patients"] - PATIENTS["val"] - PATIENTS["test"]
-    note = NOTE.format(train=train, val=PATIENTS["val"], test=PATIENTS["test"], steps=steps, device=device.upper())
+    found = {"command": command, "steps": steps, "device": device, "results": entries}
+    write_json(folder / f"{bench.name}.json", found)
+    there = [one for one in BENCHES if (folder / f"{one.name}.json").exists()]
+    text = [line for one in there for line in section(one, read_json(folder / f"{one.name}.json"))]
+    with replacing(folder / "phantom.md") as temporary:
+        temporary.write_text("\n".join(text), encoding="utf-8")
+    return section(bench, found)
+
+
+def section(bench, found):
+    """The lines of one table."""
+    entries = found["results"]
+    parts = dict(bench.patients)
+    train = parts.pop("patients") - sum(parts.values())
+    device = found.get("device", "cpu").upper()
+    note = bench.note.format(train=train, steps=found["steps"], device=device, **parts)
     head, *rows = lines_of(entries)
     rule = ("---", "---", *["--:"] * (len(head) - 2))
     table = ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
-    text = ["# Methods on the phantom", "", f"```\n{command}\n```", "", note, *table, ""]
-    text += [*below_lower_bound(entries), ""]
-    with replacing(folder / "phantom.md") as temporary:
-        temporary.write_text("\n".join(text), encoding="utf-8")
-    return text
+    said = [*above_lower_bound(entries), *below_lower_bound(entries)]
+    return [bench.title, "", f"```\n{found['command']}\n```", "", note, *table, "", *said, ""]
 
 
 def main():
     """Run what is missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for scans and runs")
+    parser.add_argument(
+        "--3d", dest="volumes", action="store_true", help="volumes of atria instead of slices of hearts"
+    )
     parser.add_argument("--methods", nargs="+", choices=[*METHODS, "all"], default=["lower-bound", "kl-ent"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=make_config(**SET_3).steps)
+    parser.add_argument("--steps", type=int, help="if not as many as the preset has")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda", "mps", "auto"])
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the table")
     options = parser.parse_args()
     print(shlex.join(sys.argv), flush=True)
-    scans = options.out / "scans"
-    if not (scans / "dataset.json").exists():
-        phantom.write(scans, size=(64, 64), seed=0, **PATIENTS)
-    runs = options.out / f"{options.steps}-steps"
+    bench = VOLUMES if options.volumes else SLICES
+    steps, out = options.steps or bench.steps, options.out / "volumes" if options.volumes else options.out
+    scans, runs = out / "scans", out / f"{steps}-steps"
+    bench.write_scans(scans)
     methods = list(METHODS) if "all" in options.methods else options.methods
-    train_grid(scans, runs, methods, options.seeds, steps=options.steps, device=options.device)
-    print("\n".join(write(collect(runs), options.results, steps=options.steps, device=options.device)))
+    train_grid(bench, scans, runs, methods, options.seeds, steps=steps, device=options.device)
+    print("\n".join(write(bench, collect(runs), options.results, steps=steps, device=options.device)))
 
 
 if __name__ == "__main__":

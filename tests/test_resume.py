@@ -24,6 +24,7 @@ CPU = Hardware("cpu")
 SCRIPT = Path(__file__).with_name("train_script.py")
 
 KL_ENT = {"method": "kl-ent", "augment": "strong", "schedule": "poly", "average": 0.9}
+MIXED = {"method": "kl-ent", "norm": "instance", "weights": {"mix": 1.0, "dice": 1.0}, "largest": None}
 UA_MT = {"method": "ua-mt", "optimizer": "sgd", "lr": 0.05}
 GLMI, SSCO = {"method": "glmi"}, {"method": "ssco"}
 
@@ -64,11 +65,11 @@ def killed_at(monkeypatch):
 @pytest.mark.parametrize(
     "settings",
     [
-        *(KL_ENT, UA_MT, GLMI, SSCO, {**KL_ENT, "precision": "fp64"}),
+        *(KL_ENT, MIXED, UA_MT, GLMI, SSCO, {**KL_ENT, "precision": "fp64"}),
         *({**method, "dims": 3} for method in (KL_ENT, UA_MT, GLMI, SSCO)),
     ],
     ids=lambda settings: "-".join(
-        str(value) for key, value in settings.items() if key in ("method", "precision", "dims")
+        str(value) for key, value in settings.items() if key in ("method", "precision", "dims", "norm")
     ),
 )
 def test_stopped_twice_and_resumed_is_bit_equal_to_uninterrupted(tmp_path, killed_at, settings):

@@ -60,6 +60,21 @@ def test_a_method_that_replays_is_one_graph_without_a_question_to_the_host(name,
     torch.testing.assert_close(whole, plain)
 
 
+def test_what_was_compiled_for_one_seed_serves_another():
+    graphs = []
+
+    def note(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    for seed in range(3):
+        method = tiny_method("kl-ent", seed=seed, dropout=0.0)
+        method.compile(dynamic=False, backend=note)
+        total(method(batch(2, 2), torch.tensor(0.3))).backward()
+    assert len(graphs) == 1
+
+
 def test_the_step_on_a_cpu_is_the_plain_one():
     fabric = make_fabric(Hardware("cpu"), "fp32")
     method = tiny_method("kl-ent")

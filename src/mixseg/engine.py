@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 PRECISIONS = {"fp64": "64-true", "fp32": "32-true", "tf32": "32-true", "bf16": "bf16-mixed"}
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
+COMPILED_RUNS = 64
+"""So many different ones in a process; after that, methods run as they are written."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,8 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     drop_idle_biases(method)
     if not config.compile:
         return
-    torch.compiler.reset()  # so that many runs of a process hit no limit of recompiling
+    # What was compiled for a run serves the next one of the process if only its seed differs; others compile anew.
+    torch._dynamo.config.recompile_limit = COMPILED_RUNS
     if recordable(method, fabric):
         method.compile(dynamic=False)
         return

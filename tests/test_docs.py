@@ -42,7 +42,15 @@ def test_the_reference_names_every_flag_of_a_verb(name):
     text = (ROOT / "docs" / "reference" / "cli.md").read_text()
     section = text.split(f"## `{name}`\n")[1].split("\n## ")[0]
     function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name.replace("-", "_"))
-    renamed = {"source": "from", "resume": "continue", "labels": "unlabelled", "training": "devices", "grid": "dims"}
+    renamed = {
+        "source": "from",
+        "resume": "continue",
+        "labels": "unlabelled",
+        "training": "devices",
+        "part": "seeds",
+        "where": "workers",
+        "grid": "dims",
+    }
     options = [one for one in inspect.signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY]
     flags = ["--" + renamed.get(one.name, one.name).replace("_", "-") for one in options]
     assert [flag for flag in flags if flag not in section] == []

@@ -2,16 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, Device, File, Labels, Settings
 from mixseg.errors import MixsegError
 
+if TYPE_CHECKING:
+    from mixseg.experiments.executors import Place
+    from mixseg.experiments.planning import Request
+
 FAILED = 1
 Numbers = Annotated[tuple[int, ...] | None, conf.arg(metavar="N [N ...]", help_behavior_hint="")]
+Names = Annotated[tuple[str, ...], conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")]
+
+
+@dataclass(frozen=True)
+class PartFlags:
+    """Which part of an experiment, and how its runs are trained.
+
+    Attributes:
+        quick: Try it: the preset quick, Set-3, one seed, few steps.
+        seeds: If not given, 0 1 2.
+        sets: The N of Set-N, in place of the experiment's own.
+        methods: Only these rows, by their names or those of their methods.
+        preset: Where settings come from; if not given, paper, and quick for the built-in data.
+        settings: One config key for all runs, with a value in JSON; may be repeated. What the experiment varies wins.
+        split: Who is train, val and test, if that is not beside the scans.
+        test: Score the test scans, once, and report them; else validation scans. The built-in ones are always scored.
+    """
+
+    quick: bool = False
+    seeds: Numbers = None
+    sets: Numbers = None
+    methods: Names = ()
+    preset: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="")] = None
+    settings: Annotated[Settings, conf.arg(name="set", metavar="KEY=VALUE")] = ()
+    split: File = None
+    test: bool = False
+
+    def request(self) -> Request:
+        """The same for the planner."""
+        from mixseg.cli.settings import parse
+        from mixseg.experiments.planning import Request
+
+        settings = parse(self.settings)
+        if self.split is not None:
+            settings["split"] = str(self.split.resolve())
+        return Request(self.quick, self.preset, self.seeds, self.sets, self.methods, settings, self.test)
+
+
+@dataclass(frozen=True)
+class PlaceFlags:
+    """Where an experiment is computed.
+
+    Attributes:
+        on: Where: processes on this machine, one per GPU or sharing the cores; tasks of Ray; SLURM job arrays; or what
+            SLURM would get, on this machine.
+        workers: Runs at once, in place of what the place suggests.
+        device: auto takes the GPU if there is one.
+        ray_address: Of a Ray cluster to join; if not given, Ray is started here.
+        slurm: One option of sbatch as key=value, such as partition=gpu; may be repeated.
+    """
+
+    on: Literal["local", "ray", "slurm", "submitit-local"] = "local"
+    workers: Annotated[int | None, conf.arg(metavar="N", help_behavior_hint="")] = None
+    device: Device = "auto"
+    ray_address: Annotated[str, conf.arg(metavar="ADDRESS", help_behavior_hint="")] = ""
+    slurm: Settings = ()
+
+    def place(self, out: Path) -> Place:
+        """The same for the executor."""
+        from mixseg.cli.settings import parse
+        from mixseg.experiments.executors import Place
+
+        if self.workers is not None and self.workers < 1:
+            raise MixsegError(f"--workers is {self.workers}: give at least one.")
+        return Place(out.resolve(), self.device, self.workers, self.ray_address, parse(self.slurm))
+
+
+Part = Annotated[PartFlags, conf.OmitArgPrefixes, conf.arg(help="Which part of it, and how its runs are trained.")]
+Where = Annotated[PlaceFlags, conf.OmitArgPrefixes, conf.arg(help="Where it is computed.")]
+WHOLE, HERE = PartFlags(), PlaceFlags()
 
 
 def experiment(
@@ -19,20 +94,9 @@ def experiment(
     *,
     dataset: Annotated[str, conf.arg(metavar="phantom|FOLDER")] = "phantom",
     out: Annotated[Path | None, conf.arg(aliases=["-o", "--output"], metavar="FOLDER", help_behavior_hint="")] = None,
-    quick: bool = False,
     list: bool = False,  # noqa: A002 - the flag
-    seeds: Numbers = None,
-    sets: Numbers = None,
-    methods: Annotated[tuple[str, ...], conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")] = (),
-    preset: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="")] = None,
-    set: Settings = (),  # noqa: A002 - the flag
-    split: File = None,
-    test: bool = False,
-    on: Literal["local", "ray", "slurm", "submitit-local"] = "local",
-    workers: Annotated[int | None, conf.arg(metavar="N", help_behavior_hint="")] = None,
-    device: Device = "auto",
-    ray_address: Annotated[str, conf.arg(metavar="ADDRESS", help_behavior_hint="")] = "",
-    slurm: Settings = (),
+    part: Part = WHOLE,
+    where: Where = HERE,
     labels: Labels = AS_FOUND,
 ) -> int:
     """Run a table of the paper, or one of our own: every method, setting and seed that it compares.
@@ -55,21 +119,9 @@ def experiment(
         dataset: A folder of scans in any known layout, in which those of ACDC and of the 2018 atrium challenge get the
             paper's protocol; or phantom, the built-in data.
         out: For the experiment, its runs and their data; experiments/DATASET if not given.
-        quick: Try it: the preset quick, Set-3, one seed, few steps.
         list: Name the experiments.
-        seeds: If not given, 0 1 2.
-        sets: The N of Set-N, in place of the experiment's own.
-        methods: Only these rows, by their names or those of their methods.
-        preset: Where settings come from; if not given, paper, and quick for the built-in data.
-        set: One config key for all runs, with a value in JSON; may be repeated. What the experiment varies wins.
-        split: Who is train, val and test, if that is not beside the scans.
-        test: Score the test scans, once, and report them; else validation scans. The built-in ones are always scored.
-        on: Where: processes on this machine, one per GPU or sharing the cores; tasks of Ray; SLURM job arrays; or what
-            SLURM would get, on this machine.
-        workers: Runs at once, in place of what the place suggests.
-        device: auto takes the GPU if there is one.
-        ray_address: Of a Ray cluster to join; if not given, Ray is started here.
-        slurm: One option of sbatch as key=value, such as partition=gpu; may be repeated.
+        part: Which part of it, and how its runs are trained.
+        where: Where it is computed.
         labels: What the ids of label maps mean.
     """
     if list or not name:
@@ -77,21 +129,12 @@ def experiment(
         return 0
     from mixseg.cli.live_table import LiveTable
     from mixseg.cli.printing import print_list
-    from mixseg.cli.settings import parse
     from mixseg.experiments.conduct import conduct
-    from mixseg.experiments.executors import Place
-    from mixseg.experiments.planning import Request
 
-    settings = parse(set)
-    if split is not None:
-        settings["split"] = str(split.resolve())
-    if workers is not None and workers < 1:
-        raise MixsegError(f"--workers is {workers}: give at least one.")
-    request = Request(quick, preset, seeds, sets, methods, settings, test)
     out = out or Path("experiments") / Path(dataset).resolve().name
-    place = Place(out.resolve(), device, workers, ray_address, parse(slurm))
+    request, place = part.request(), where.place(out)
     with LiveTable() as table:
-        folder, board = conduct(name, dataset, out, request, on=on, place=place, flags=labels, show=table.show)
+        folder, board = conduct(name, dataset, out, request, on=where.on, place=place, flags=labels, show=table.show)
     _print_results(folder)
     if board is None or not board.sentences:
         return 0

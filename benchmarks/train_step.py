@@ -286,6 +286,8 @@ def main() -> None:
             about["inductor"] = dict(args.inductor)
         entries.append({**about, **attempt(lambda config=config: measure(config, fabric, flags, args))})
         keep(entries, args)
+    if not entries:
+        raise SystemExit("There was no time for anything: raise --limit.")
     print(f"\nWhole benchmark {args.deadline.spent:.0f} s.\n{table(entries)}")
 
 

@@ -10,4 +10,4 @@ from mixseg.experiments.executors import Place
 
 if __name__ == "__main__":
     scans, out = sys.argv[1:]
-    conduct("main", scans, Path(out), small("lower-bound", "single", steps=120), place=Place(Path(out), "cpu", 1))
+    conduct("main", scans, Path(out), small("lower-bound", "single", steps=60), place=Place(Path(out), "cpu", 1))

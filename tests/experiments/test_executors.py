@@ -72,13 +72,13 @@ def test_a_killed_runner_and_a_killed_worker_are_survived_and_nothing_is_done_tw
     KillsFirst.runs = out / "runs"
     monkeypatch.setitem(executors.EXECUTORS, "kills", (f"{__name__}:KillsFirst", ""))
     monkeypatch.setitem(sys.modules, __name__, sys.modules[KillsFirst.__module__])
-    request = small("lower-bound", "single", steps=120)
+    request = small("lower-bound", "single", steps=60)
     _, board = conduct("main", str(scans), out, request, on="kills", place=Place(out, "cpu", 1))
     assert set(board.standing.values()) == {"done"}
     assert finished(first) == when
     steps = [entry["step"] for entry in read_log(second / "log.jsonl")]
     assert steps == sorted(set(steps))
-    assert steps[-1] == 120
+    assert steps[-1] == 60
 
 
 @pytest.mark.filterwarnings("ignore")  # of Ray itself

@@ -2,15 +2,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from grids import write_scans
 
 from mixseg.config import make_config, to_dict
 from mixseg.data.split import Split
+from mixseg.datasets import load
 from mixseg.errors import MixsegError
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, in_order, read_plan, write_plan
 from mixseg.experiments.planning import Request, make_plan
-from mixseg.experiments.protocol import PROTOCOLS, Scans
+from mixseg.experiments.protocol import PROTOCOLS, Scans, find_scans
 from mixseg.methods import METHODS
+from mixseg.simulation import Recipe, simulate
 
 TRAINED = [name for name, experiment in EXPERIMENTS.items() if not experiment.measured]
 
@@ -115,6 +118,20 @@ def test_what_the_experiment_varies_wins_over_settings_and_those_over_the_preset
     # A method without the term is left as it is.
     plan = plan_of("main", request)
     assert {run.settings["method"]: run.settings["weights"] for run in plan.runs}["lower-bound"] == {}
+
+
+def test_a_folder_with_a_mixture_of_labels_is_taken_as_it_is(tmp_path):
+    recipe = Recipe(partial="scribbles", keep_full=2)
+    write_scans(tmp_path / "phantom")
+    mixed = simulate(load(tmp_path / "phantom"), tmp_path / "Dataset007_Mine", recipe, name="mine")
+    scans = find_scans(str(mixed), tmp_path)
+    assert (scans.dataset, scans.layout, scans.as_labelled) == ("Dataset007_Mine", "nnunet", True)
+    assert scans.settings == {"dims": 2, "partial": "drawn"}
+    plan = make_plan(EXPERIMENTS["main"], Request(seeds=(0,)), scans, patients(6))
+    assert {cell.column for cell in plan.cells} == {"as-labelled", "all"}
+    assert all(run.settings["set"] is None for run in plan.runs)
+    asked = make_plan(EXPERIMENTS["main"], Request(seeds=(0,), sets=(1,)), scans, patients(6))
+    assert {cell.column for cell in asked.cells} == {"set-1", "all"}
 
 
 def test_only_the_rows_that_are_named():

@@ -1,4 +1,4 @@
-"""The tables of config.md, presets.md and experiments.md are the code's; ``python tests/test_reference_tables.py`` writes them."""
+"""Tables of config.md, presets.md and experiments.md are the code's; `python tests/test_reference_tables.py` writes them."""
 
 import dataclasses
 import json
@@ -9,9 +9,9 @@ import pytest
 
 from conftest import ROOT
 from mixseg.config import Config
-from mixseg.presets import PRESETS
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.methods import METHODS, MethodOptions
+from mixseg.presets import PRESETS
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -82,7 +82,7 @@ def experiments_table():
     for each in EXPERIMENTS.values():
         labels = ", ".join(dict.fromkeys(f"`{row.label}`" for row in each.rows)) or "measured, not trained"
         columns = ", ".join(dict.fromkeys(f"`{row.column}`" for row in each.rows if row.column))
-        crossed = f"{each.varies} {labels} × {each.columns} {columns}" if columns else labels
+        crossed = f"{each.varies} {labels} by {each.columns} {columns}" if columns else labels
         sets = ", ".join(f"Set-{n}" for n in each.sets) if each.rows else "-"
         rows.append(f"| `{each.name}` | {each.title}: {each.about} | {crossed} | {sets} |")
     return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""Tables of config.md, presets.md and experiments.md are the code's; `python tests/test_reference_tables.py` writes them."""
+"""Tables of the reference pages are made from the code; `python tests/test_reference_tables.py` writes them."""
 
 import dataclasses
 import json

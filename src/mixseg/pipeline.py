@@ -13,6 +13,7 @@ import numpy as np
 from mixseg import io
 from mixseg.config import Config, make_config
 from mixseg.data.build import digest
+from mixseg.data.folders import replacing_folder
 from mixseg.data.folds import make_fold
 from mixseg.data.grid import to_source
 from mixseg.data.prepare import prepare
@@ -69,7 +70,7 @@ def train_folder(
     data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan)
     before = RunFolder(out).finished
     run = train(config, data, out, hardware=hardware, test=test)
-    if run.finished != before or not (out / "predictions").is_dir():
+    if run.finished != before or not _written(run):
         write_predictions(run, prepared, cases)
     return run
 
@@ -95,6 +96,11 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     return split
 
 
+def _written(run: RunFolder) -> bool:
+    """Whether the label maps are there as files, and scored where they can be: a kill may have come in between."""
+    return (run.path / "predictions").is_dir() and (bool(run.config.target) or (run.path / "native").is_dir())
+
+
 def write_predictions(run: RunFolder, prepared: Prepared, cases: Sequence[Case]) -> None:
     """The run's label maps as ``predictions/<checkpoint>/<branch>/CASE.nii.gz`` on the grid of each image.
 
@@ -102,12 +108,14 @@ def write_predictions(run: RunFolder, prepared: Prepared, cases: Sequence[Case])
     """
     by_id = {case.id: case for case in cases}
     shutil.rmtree(run.path / "predictions", ignore_errors=True)  # of a shorter training, perhaps of more scans
-    with np.load(run.path / "predictions.npz", allow_pickle=False) as held:
+    # The folder is there when all of it is: a run that is killed on the way writes it anew when it is called again.
+    kept = np.load(run.path / "predictions.npz", allow_pickle=False)
+    with kept as held, replacing_folder(run.path / "predictions", marker="") as out:
         names = [name for name in held.files if name.split("/", 2)[2] in by_id]
         for name in track(names, "writing predictions", total=len(names)):
             checkpoint, branch, id_ = name.split("/", 2)
-            path = run.path / "predictions" / checkpoint / branch / f"{id_}.nii.gz"
-            io.write(path, to_source(held[name], prepared[id_]), like=by_id[id_].image[0])
+            labels = to_source(held[name], prepared[id_])
+            io.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
     if names and not run.config.target:  # with a target, the files' own masks have other classes
         seen = {name.split("/", 2)[2] for name in names}
         evaluate(run.path / "predictions", [by_id[id_] for id_ in sorted(seen)]).write(run.path / "native")

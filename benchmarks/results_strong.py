@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from results_cells import NOT_RUN, table, text
 from results_groups import Group, paper_value
+from results_variants import costs
 
 METHODS = ("lower-bound", "single", "kl", "kl-ent", "upper-bound-set")
 ROLES = {"bottom": "student", "top": "teacher"}
@@ -35,6 +36,7 @@ def strong_page(groups: Iterable[Group]) -> str:
         *(f"## Left ventricle, Set-{n}\n\n{recipe_table(ours, n)}" for n in SETS),
         f"## What each part is worth, Set-3\n\n{parts_table(groups)}",
         f"## All three structures from hand-drawn scribbles\n\n{structures_table(groups)}",
+        f"## Runs\n\nFour at a time on one GPU, with a cold compiler.\n\n{costs(groups)}",
     ]
     return "\n\n".join(sections) + "\n"
 

@@ -144,6 +144,7 @@ def _score(folder, config, parts, classes, branches):
                     rows += score_case(key, mask, each.full, classes)
     write_metrics(folder / "metrics.csv", rows)
     np.savez_compressed(folder / "predictions.npz", **maps)
+
     def kept(each):
         return inference.maps([inference.Piece((slice(None),), found[each.name])], each.full.shape, sureness=True)
 

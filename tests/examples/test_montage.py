@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixseg.montage import COLUMNS, LONGEST_SIDE, TILES, lay_out
+from mixseg.examples.montage import COLUMNS, LONGEST_SIDE, TILES, lay_out
 from mixseg.types import IGNORE
 
 

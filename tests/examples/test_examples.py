@@ -9,8 +9,8 @@ import torch
 from mixseg.data.batches import Scan
 from mixseg.errors import MixsegError
 from mixseg.examples import LONGEST_SIDE, choose, choose_common, planes, read_examples, write_examples
+from mixseg.examples.montage import lay_out
 from mixseg.inference import Maps, Piece, maps
-from mixseg.montage import lay_out
 from mixseg.scores import Row
 from mixseg.types import IGNORE
 

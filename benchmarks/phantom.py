@@ -93,7 +93,12 @@ VOLUMES = Bench(
 The same patients with 16 slices, trained on as volumes of 64 x 64 x 16 voxels: patches of 48 x 48 x 16, a V-Net of
 width 4, preset `quick` in 3D, {steps} steps on the {device}; {train} train patients (3 with full masks, 15 with an
 eroded core of the left ventricle), {val} to validate and {test} to test on. The recipe was chosen on the validation
-scans of phantoms of another seed (11): [presets](../reference/presets.md#quick).
+scans of phantoms of another seed (11): [presets](../reference/presets.md#quick). Six runs take 8.5 minutes of one core.
+
+Where the teacher (top) has 0, it marks nothing: 0.6 % of the voxels are foreground, and cross-entropy alone may leave a
+network of four channels there. The student, whom the partial labels teach too, does not follow it. On the built-in
+atria there is nothing to gain: they are large and lie alike, and random patches of a single outlined scan bring
+`lower-bound` to 80 DSC, where the student has 78 (validation scans of seed 11, 500 steps, one run each).
 """,
 )
 BENCHES = (SLICES, VOLUMES)

@@ -18,10 +18,10 @@ from mixseg.datasets import phantom
 from mixseg.methods.mixing import mix
 from mixseg.partial_labels import GENERATORS
 from mixseg.types import IGNORE, Batch, Part
+from sheet_file import PICTURES, save
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
-from PIL import Image
 
 COLUMNS = 7
 SIDE = 144
@@ -73,12 +73,8 @@ def main(out):
         draw(axes[3, at], mixed.partial.image[at, 0].numpy(), target[at].numpy(), mixed.partial.partial[at].numpy())
     for axis, name in zip(axes[:, 0], ROWS, strict=True):
         axis.text(0.03, 0.97, name, color="white", fontsize=6, va="top", transform=axis.transAxes)
-    figure.subplots_adjust(0, 0, 1, 1, 0.02, 0.02)
-    figure.savefig(out, dpi=110)
-    Image.open(out).convert("RGB").quantize(96, kmeans=1).save(out, optimize=True)
-    print(f"{out}: {out.stat().st_size / 1000:.0f} kB")
+    save(figure, out)
 
 
 if __name__ == "__main__":
-    default = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "recipe.png"
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else default)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURES / "recipe.png")

@@ -15,7 +15,7 @@ from mixseg.data.options import check_spacing
 from mixseg.errors import MixsegError, did_you_mean, known
 from mixseg.files import read_json
 from mixseg.losses import divergence
-from mixseg.methods import METHODS, extra_terms
+from mixseg.methods import METHODS, terms_of
 from mixseg.networks import NETWORKS
 from mixseg.presets import PRESETS
 from mixseg.typed_json import as_typed, build
@@ -162,11 +162,7 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     settled: dict[str, Any] = {
         **preferred,
         # A preset weighs terms that not every method has.
-        "weights": {
-            k: v
-            for k, v in preferred.get("weights", {}).items()
-            if k in METHODS[method].weights or k in extra_terms(method)
-        },
+        "weights": {k: v for k, v in preferred.get("weights", {}).items() if k in terms_of(method)},
         "batch": {"full": full, "partial": partial, "bare": bare},
         **{"method": method, "preset": preset, "dims": dims},
     }
@@ -228,7 +224,7 @@ def _check(config: Config, where: str) -> None:
 
 
 def _check_weights(config: Config, where: str) -> None:
-    terms = [*METHODS[config.method].weights, *extra_terms(config.method)]
+    terms = terms_of(config.method)
     for name in config.weights:
         if name not in terms:
             raise MixsegError(

@@ -9,6 +9,7 @@ from dataclasses import fields
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from numpy.typing import NDArray
 
 from mixseg.checkpoint import load_weights
 from mixseg.config import Config
@@ -117,8 +118,12 @@ def predict_on_source(
         found = predict_maps(method, scan, config, fabric, outputs=[answer], tell=tell)
         return to_source(found.labels[answer], place)
     probs = predict_probabilities(method, scan, config, fabric, outputs=[answer], tell=tell)[answer]
-    labels: Bytes = probabilities_to_source(probs.float().numpy(), place).argmax(axis=0).astype(np.uint8)
-    return largest_pieces(labels, config.largest or ())
+    return decided(probabilities_to_source(probs.float().numpy(), place), config)
+
+
+def decided(probs: NDArray[np.float32], config: Config) -> Bytes:
+    """The label map of the probabilities ``(classes, *S)`` of a whole scan, as ``predict_maps`` makes it."""
+    return largest_pieces(probs.argmax(axis=0).astype(np.uint8), config.largest or ())
 
 
 def memory_plan(scan: Scan, config: Config, *, classes: int, outputs: int, probabilities: bool = False) -> str:

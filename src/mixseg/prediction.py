@@ -22,9 +22,8 @@ from mixseg.datasets import load
 from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
+from mixseg.model import decided, memory_plan, predict_on_source, predict_probabilities
 from mixseg.model import load as load_method
-from mixseg.model import memory_plan, predict_on_source, predict_probabilities
-from mixseg.pieces import largest_pieces
 from mixseg.progress import Progress
 from mixseg.training_data import bare_scan, prepare_options
 from mixseg.types import Case, Source
@@ -80,8 +79,8 @@ def predict_folder(
                 answer = method.outputs[0]
                 found = predict_probabilities(method, scan, config, fabric, outputs=[answer], tell=tell)[answer]
                 probs = probabilities_to_source(found.float().numpy(), place)
-                maps = _maps(probs, classes, probabilities=probabilities, entropy=entropy)
-                maps[""] = largest_pieces(maps[""], config.largest or ())
+                more = _maps(probs, classes, probabilities=probabilities, entropy=entropy)
+                maps = {"": decided(probs, config), **more}
             else:
                 maps = {"": predict_on_source(method, scan, place, config, fabric, classes=len(classes), tell=tell)}
             for suffix, values in maps.items():
@@ -110,8 +109,8 @@ def _tell(bar: Progress, name: str, said: str) -> None:
 def _maps(
     probs: NDArray[np.float32], classes: Sequence[str], *, probabilities: bool, entropy: bool
 ) -> dict[str, NDArray[Any]]:
-    """What is written of the probabilities ``(classes, I, J, K)``, by the ending of its file's name."""
-    maps: dict[str, NDArray[Any]] = {"": probs.argmax(axis=0).astype(np.uint8)}
+    """What else is written of the probabilities ``(classes, I, J, K)``, by the ending of its file's name."""
+    maps: dict[str, NDArray[Any]] = {}
     if probabilities:
         maps |= {f"_probability_{name}": probs[index] for index, name in enumerate(classes)}
     if entropy:

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+STRONG: dict[str, Any] = {
+    "norm": "instance",
+    "optimizer": "adamw",
+    "lr": 1e-3,
+    "weight_decay": 1e-2,
+    "schedule": "poly",
+    "augment": "strong",
+    "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
+    "largest": None,
+}
+"""The default recipe, in slices and volumes alike."""
+
 PRESETS: dict[str, dict[int, dict[str, Any]]] = {
     "paper": {
         2: {"steps": 3000, "lr": 1e-4, "compile": True},
@@ -22,32 +34,8 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
         },
     },
     "strong": {
-        2: {
-            "steps": 3000,
-            "width": 32,
-            "norm": "instance",
-            "optimizer": "adamw",
-            "lr": 1e-3,
-            "weight_decay": 1e-2,
-            "schedule": "poly",
-            "augment": "strong",
-            "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
-            "largest": None,
-            "compile": True,
-        },
-        3: {
-            "network": "vnet",
-            "intensity": "zscore",
-            "steps": 6000,
-            "optimizer": "adamw",
-            "norm": "instance",
-            "lr": 1e-3,
-            "weight_decay": 1e-2,
-            "schedule": "poly",
-            "augment": "strong",
-            "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
-            "largest": None,
-        },
+        2: {**STRONG, "steps": 3000, "width": 32, "compile": True},
+        3: {**STRONG, "steps": 6000, "network": "vnet", "intensity": "zscore"},
     },
     "quick": {
         2: {

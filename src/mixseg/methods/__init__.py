@@ -20,8 +20,8 @@ __all__ = [
     "MethodRow",
     "Number",
     "Term",
-    "extra_terms",
     "make_method",
+    "terms_of",
 ]
 
 one_branch = partial(DualBranch, branches=1)
@@ -106,15 +106,16 @@ METHODS: dict[str, MethodRow] = {
 }
 
 
-def extra_terms(name: str) -> tuple[str, ...]:
-    """Terms that are not in the paper's loss and off unless they are given a weight."""
-    return ("dice", "mix") if METHODS[name].sees == "mixed" else ("dice",)
+def terms_of(name: str) -> tuple[str, ...]:
+    """The terms that can be weighed: those of the paper's loss, then those that are off unless given a weight."""
+    row = METHODS[name]
+    return (*row.weights, "dice", *(("mix",) if row.sees == "mixed" else ()))
 
 
 def make_method(name: str, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> Method:
     """A freshly initialised method; ``weights`` replace those of the paper where they name the same term."""
     row = METHODS[name]
-    unknown = sorted(set(weights) - set(row.weights) - set(extra_terms(name)))
+    unknown = sorted(set(weights) - set(terms_of(name)))
     if unknown:
         raise MixsegError(
             f"The method {name} has no term {unknown[0]!r} to weigh: choose from {', '.join(row.weights)}."

@@ -25,11 +25,11 @@ from mixseg.methods.base import (
     MethodOptions,
     Number,
     Term,
-    foreground_dice,
     mean_of_labelled,
     ramp_up,
 )
 from mixseg.methods.mixing import mix
+from mixseg.methods.supervision import supervised, unlabelled_images
 from mixseg.methods.teacher import Teacher
 from mixseg.types import Batch
 
@@ -64,20 +64,15 @@ class DualBranch(Method):
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The terms that the batch and the weights allow."""
         values: dict[str, Tensor] = {}
+        others = None if self.elder is None else unlabelled_images(batch)
         target = None
-        if self.elder is not None and batch.partial.rows + batch.bare.rows:
-            rows = torch.cat([batch.partial.image, batch.bare.image])
-            batch, target = mix(batch, self.elder.ensemble(rows))
+        if self.elder is not None and others is not None:
+            batch, target = mix(batch, self.elder.ensemble(others))
         top, bottom = self._logits(batch)
         if target is not None:
-            mixed = bottom[batch.full.rows :]
-            values["mix"] = mean_of_labelled(cross_entropy(mixed, target), target)
-            if "dice" in self.weights:
-                values["mix"] = values["mix"] + self.weights["dice"] * foreground_dice(mixed, target)
+            values["mix"] = self._against_mixed(bottom[batch.full.rows :], target)
         if batch.full.rows:
-            values["full"] = mean_of_labelled(cross_entropy(top, batch.full.full), batch.full.full)
-            if "dice" in self.weights:
-                values["dice"] = foreground_dice(top, batch.full.full)
+            values |= supervised(top, batch.full.full, self.weights)
             if self.bottom != TOP and "distill" in self.weights:
                 values["distill"] = self._distill(student=bottom[: batch.full.rows], teacher=top).mean()
         if "weak" in self.weights:
@@ -134,6 +129,11 @@ class DualBranch(Method):
         teacher = teacher.detach() if self.options.detach else teacher
         tau = self.options.temperature
         return self.compare(smooth(student.softmax(dim=1), tau), smooth(teacher.softmax(dim=1), tau))
+
+    def _against_mixed(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy and, as it weighs for the teacher, Dice."""
+        found = supervised(logits, target, {**self.weights, "full": 1.0})
+        return found["full"] + self.weights["dice"] * found["dice"] if "dice" in found else found["full"]
 
     def _weight(self, name: str, progress: Number) -> Number:
         if name == "entropy" and self.options.ramp:

@@ -24,7 +24,7 @@ from mixseg.errors import MixsegError
 from mixseg.losses.precision import at_least_float32
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term
 from mixseg.methods.information import global_information, local_information
-from mixseg.methods.semi_supervised import supervised, unlabelled_images
+from mixseg.methods.supervision import supervised, unlabelled_images
 from mixseg.methods.teacher import probabilities
 from mixseg.types import Batch
 

@@ -43,16 +43,16 @@ def mix(batch: Batch, proposed: Tensor) -> Mixed:
         batch: With at least one row that has no full mask.
         proposed: Class probabilities ``(B, classes, *S)`` for those rows, partial ones first.
     """
-    parts = [part for part in (batch.partial, batch.bare) if part.rows]
-    images = torch.cat([part.image for part in parts])
-    labels = torch.cat([part.partial for part in parts])
+    rest = (batch.partial, batch.bare)
+    images = torch.cat([part.image for part in rest])
+    labels = torch.cat([part.partial for part in rest])
     targets = settle(proposed, labels)
     inside = boxes(images)
     other = _partners(batch.full.rows, len(images), images.device)
     images = torch.where(inside.unsqueeze(1), torch.cat([batch.full.image, images])[other], images)
     labels = torch.where(inside, torch.cat([batch.full.partial, labels])[other], labels)
     targets = torch.where(inside, torch.cat([batch.full.full, targets])[other], targets)
-    sizes = [batch.partial.rows, batch.bare.rows]
+    sizes = [part.rows for part in rest]
     nothing = torch.full_like(labels, IGNORE)
     mixed = (Part(*rows) for rows in zip(*(torch.split(t, sizes) for t in (images, nothing, labels)), strict=True))
     return Mixed(Batch(batch.full, *mixed), targets)

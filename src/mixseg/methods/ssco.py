@@ -26,7 +26,7 @@ from mixseg.errors import MixsegError
 from mixseg.losses import entropy
 from mixseg.losses.precision import at_least_float32
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, ramp_up
-from mixseg.methods.semi_supervised import supervised, unlabelled_images
+from mixseg.methods.supervision import supervised, unlabelled_images
 from mixseg.methods.teacher import Teacher
 from mixseg.types import Batch
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from mixseg.losses.precision import at_least_float32
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, foreground_dice, mean_where, ramp_up
-from mixseg.methods.semi_supervised import supervised, unlabelled_images
+from mixseg.methods.supervision import supervised, unlabelled_images
 from mixseg.methods.teacher import Teacher, probabilities
 from mixseg.types import Batch
 

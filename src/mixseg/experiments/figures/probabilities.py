@@ -9,6 +9,7 @@ from mixseg.experiments.figures.drawn import Drawn, by_row, setting
 from mixseg.experiments.figures.scans import CHOSEN, common_planes, place_name
 from mixseg.experiments.results import Filled, Results
 from mixseg.report.figures.maps import MapStrip, probability_maps
+from mixseg.report.figures.pictures import Strip
 
 METHODS = ("kl", "kl-ent")
 UNSURE = (26, 229)
@@ -40,14 +41,10 @@ CAPTION = (
 def _strip(kept: dict[str, Example], rows: dict[str, Filled]) -> MapStrip:
     maps = {name: example.foreground for name, example in kept.items() if example.foreground is not None}
     example = kept["kl-ent"]
-    return MapStrip(
-        name=place_name(example, rows["kl-ent"].runs[0].config.dims),
-        image=example.image,
-        truth=example.truth,
-        maps=maps,
-        notes={name: f"{100 * _unsure(each):.1f} % undecided" for name, each in maps.items()},
-        pixel=example.plane.pixel,
-    )
+    name = place_name(example, rows["kl-ent"].runs[0].config.dims)
+    notes = {name: f"{100 * _unsure(each):.1f} % undecided" for name, each in maps.items()}
+    strip = Strip(name, example.image, example.truth, labels={}, notes=notes, pixel=example.plane.pixel)
+    return MapStrip(strip, maps)
 
 
 def _unsure(probability: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,64 +21,57 @@ SIDE = 2.4
 
 @dataclass(frozen=True)
 class MapStrip:
-    """One row of panels of the same slice.
+    """One row of panels of the same slice, with maps in the place of label maps.
 
     Attributes:
-        name: Said on the left.
-        image: Grey values.
-        truth: Class indices or IGNORE.
+        strip: The slice; notes go by the names of the maps.
         maps: Probabilities by panel name, 255 is 1.
-        notes: What is said under the panel of that name.
-        pixel: Width and height of a pixel in mm.
     """
 
-    name: str
-    image: Bytes
-    truth: Bytes
+    strip: Strip
     maps: Mapping[str, Bytes]
-    notes: Mapping[str, str]
-    pixel: tuple[float, float] = (1.0, 1.0)
 
     @property
-    def marked(self) -> Strip:
-        """The slice with what is likelier than not as label maps: it says which part is worth showing."""
+    def box(self) -> tuple[slice, slice]:
+        """The part that is worth showing: what is likelier than not counts as marked."""
         likely = {head: (each > 127).astype(np.uint8) for head, each in self.maps.items()}
-        return Strip(self.name, self.image, self.truth, likely, pixel=self.pixel)
+        return around(replace(self.strip, labels=likely))
 
 
 def probability_maps(strips: Sequence[MapStrip], what: str) -> Figure:
     """Image, truth, and a map of each name; ``what`` the maps show is said beside the scale."""
     heads = ["image", "truth", *strips[0].maps]
-    boxes = [around(strip.marked) for strip in strips]
-    sizes = [strip.image[box].shape for strip, box in zip(strips, boxes, strict=True)]
-    tall = [strip.marked.aspect * size[0] / size[1] for strip, size in zip(strips, sizes, strict=True)]
+    boxes = [strip.box for strip in strips]
+    sizes = [each.strip.image[box].shape for each, box in zip(strips, boxes, strict=True)]
+    tall = [each.strip.aspect * size[0] / size[1] for each, size in zip(strips, sizes, strict=True)]
     size = (SIDE * len(heads) + 1.2, SIDE * sum(tall) + NOTE * len(strips) + 0.3)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(strips), len(heads), squeeze=False, gridspec_kw={"height_ratios": tall})
     shown: Any = None
-    for number, (strip, box, row) in enumerate(zip(strips, boxes, grid, strict=True)):
+    for number, (each, box, row) in enumerate(zip(strips, boxes, grid, strict=True)):
         for head, axes in zip(heads, row, strict=True):
-            shown = _panel(axes, head, strip, box) or shown
+            shown = _panel(axes, head, each, box) or shown
             axes.set_xticks([])
             axes.set_yticks([])
             if number == 0:
                 axes.set_title(plain(head), fontsize=10, color=INK, fontweight="bold")
-            axes.set_xlabel(plain(strip.notes.get(head, "")), fontsize=8.5, color=INK)
-        row[0].set_ylabel(plain(strip.name), fontsize=8.5, color=INK)
+            axes.set_xlabel(plain(each.strip.notes.get(head, "")), fontsize=8.5, color=INK)
+        row[0].set_ylabel(plain(each.strip.name), fontsize=8.5, color=INK)
     bar = figure.colorbar(shown, ax=grid.ravel().tolist(), shrink=0.6, aspect=25)
     bar.set_label(plain(what), fontsize=9)
     bar.ax.tick_params(labelsize=8)
     return figure
 
 
-def _panel(axes: Axes, head: str, strip: MapStrip, box: tuple[slice, slice]) -> Any:  # noqa: ANN401 - a mappable
-    look: dict[str, Any] = {"cmap": "gray", "interpolation": "nearest", "aspect": strip.marked.aspect}
+def _panel(axes: Axes, head: str, row: MapStrip, box: tuple[slice, slice]) -> Any:  # noqa: ANN401 - a mappable
+    strip = row.strip
+    look: dict[str, Any] = {"cmap": "gray", "interpolation": "nearest", "aspect": strip.aspect}
     if head in ("image", "truth"):
         axes.imshow(strip.image[box], vmin=0, vmax=255, **look)
         if head == "truth":
             outline(axes, strip.truth[box])
         return None
     # As light as it is probable: the same on every printer.
-    shown = axes.imshow(strip.maps[head][box] / 255, vmin=0, vmax=1, **look)
+    shown = axes.imshow(row.maps[head][box] / 255, vmin=0, vmax=1, **look)
     outline(axes, strip.truth[box], thin=True)
     return shown

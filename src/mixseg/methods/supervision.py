@@ -1,4 +1,4 @@
-"""What ua-mt, glmi and ssco share: full masks on one side, images without labels on the other."""
+"""What the methods share: a loss against full masks, and the images that have none."""
 
 from __future__ import annotations
 

@@ -56,6 +56,7 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path):
     done = train_with_two(tmp_path / "two", config=settings, data={"uneven": True})
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("the script goes on") == 1, "the other process ends with the training"
+    assert "ends as a member" not in done.stderr
     train(config(**settings), scans, tmp_path / "one", hardware=Hardware("cpu"))
     assert furthest_apart(tmp_path / "one", tmp_path / "two") < 1e-6
 
@@ -78,3 +79,4 @@ def test_parameters_that_no_term_needs_are_no_error_and_a_refusal_ends_both_proc
     assert refused.returncode == 2
     assert "was trained for 6 steps already" in refused.stderr
     assert "Traceback" not in refused.stderr
+    assert "ends as a member" not in refused.stderr

@@ -3,10 +3,13 @@
 ``python train_script.py OUT '{"devices": 2, "data": {...}, "config": {...}}'``
 """
 
+import atexit
 import json
 import sys
 import warnings
 from pathlib import Path
+
+from torch import distributed
 
 from made_runs import config, data
 from mixseg import engine
@@ -14,8 +17,16 @@ from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
 from mixseg.run import train
 
+
+def tell_of_a_group() -> None:
+    """A process that ends as a member of a group aborts now and then, and takes the others with it."""
+    if distributed.is_initialized():
+        print("ends as a member of a group", file=sys.stderr)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("error")
+    atexit.register(tell_of_a_group)
     asked = json.loads(sys.argv[2])
     engine.SECONDS_BETWEEN_CHECKPOINTS = asked.get("seconds_between_checkpoints", 60.0)
     try:

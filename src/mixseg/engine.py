@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
-from torch import nn
+from torch import distributed, nn
 
 from mixseg.checkpoint import Average, State, Writer
 from mixseg.config import Config
@@ -77,6 +77,12 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
     )
     fabric.launch()
     return fabric
+
+
+def disband() -> None:
+    """Leave the group of processes, if there is one: a process that ends as a member of it may abort."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _accelerator(device: str) -> str:
@@ -161,6 +167,7 @@ def fit(
             phases.end("steps")  # what was launched is done: the host has seen its losses
             lead(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
             record = Record()
+        lead(fabric, writer.wait)
     phases.end("checkpoints")
     return state
 

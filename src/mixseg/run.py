@@ -29,7 +29,7 @@ from mixseg.data.pack import unpack
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split, read_split
 from mixseg.data.views import see
-from mixseg.engine import Hardware, fit, lead, make_fabric
+from mixseg.engine import Hardware, disband, fit, lead, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import write_json, writing_arrays
@@ -68,6 +68,7 @@ def train(
     config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
     fabric = make_fabric(hardware or Hardware(), config.precision)
     with ExitStack() as held:
+        held.callback(disband)
 
         def begin() -> bool:
             """Take the folder; False if there is nothing left to do in it."""
@@ -93,11 +94,18 @@ def train(
                 print(off, flush=True)
             started = time.monotonic()
             method = _fit(config, data, folder, fabric, phases)
-            if fabric.is_global_zero:
-                _finish(method, config, data, folder, fabric, phases, test=test, started=started)
+            _let_go(fabric)
+            _finish(method, config, data, folder, fabric, phases, test=test, started=started)
+        else:
+            _let_go(fabric)
+    return folder
+
+
+def _let_go(fabric: Fabric) -> None:
+    """The first process goes on alone: the others end here, when nobody listens to them any more."""
+    fabric.barrier()
     if not fabric.is_global_zero:
         raise SystemExit(0)
-    return folder
 
 
 def _finish(

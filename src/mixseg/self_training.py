@@ -9,8 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from torch import distributed
-
 from mixseg.config import to_dict
 from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
@@ -71,11 +69,9 @@ def self_train(
 
 @contextmanager
 def _processes_of_its_own() -> Iterator[None]:
-    """Whatever a training starts is over with it. Its processes end there, so the next round has to start its own."""
+    """The processes of a training end with it, so the next round has to start its own."""
     before = dict(os.environ)  # where Fabric notes that processes were started
     yield
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.destroy_process_group()
     os.environ.clear()
     os.environ.update(before)
 

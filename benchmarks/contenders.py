@@ -11,7 +11,8 @@ from lightning_fabric import Fabric
 
 from mixseg.config import Config
 from mixseg.data.augment import AUGMENTATIONS
-from mixseg.data.batches import Feed, Scan
+from mixseg.data.batches import Feed
+from mixseg.data.scan import Scan
 from mixseg.engine import evaluating, make_optimizer, speed_up
 from mixseg.run import build
 from mixseg.stepping import make_step

@@ -21,9 +21,9 @@ import numpy as np
 from mixseg.config import make_config
 from mixseg.datasets import phantom
 from mixseg.demo import PATIENTS, SETTINGS
-from mixseg.engine import Hardware
 from mixseg.files import read_json, replacing, write_json
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware
 from mixseg.methods import METHODS
 from mixseg.pipeline import train_folder
 

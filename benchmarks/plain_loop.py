@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from mixseg.config import Config
-from mixseg.data.batches import Scan
+from mixseg.data.scan import Scan
 from mixseg.methods import METHODS
 
 UNLABELLED = 255

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from contenders import make_feed, make_scans
 from mixseg.config import Config, make_config
-from mixseg.engine import Hardware, make_fabric, make_optimizer, speed_up
+from mixseg.engine import make_optimizer, speed_up
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.run import build
 from mixseg.stepping import PlainStep, make_step
 

@@ -36,7 +36,7 @@ from floors import ceilings, floors, observe
 from kernel_profile import profile_steps
 from mixseg import engine
 from mixseg.config import Config, make_config
-from mixseg.engine import Hardware, make_fabric
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.run import build
 from mixseg.types import KINDS
 from plain_loop import plain_family

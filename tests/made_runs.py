@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mixseg.config import make_config
-from mixseg.data.batches import Scan
+from mixseg.data.scan import Scan
 from mixseg.logbook import read_log
 from mixseg.run import Data
 from mixseg.types import IGNORE

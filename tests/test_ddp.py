@@ -12,7 +12,7 @@ import torch
 from made_runs import checkpoint, config, data
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
-from mixseg.engine import Hardware
+from mixseg.hardware import Hardware
 from mixseg.logbook import read_log
 from mixseg.run import train
 from mixseg.types import IGNORE

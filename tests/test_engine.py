@@ -21,9 +21,10 @@ from mixseg import engine
 from mixseg.checkpoint import Average, State, Writer, load_weights
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
-from mixseg.engine import Hardware, evaluating, fit, make_fabric, make_optimizer, speed_up
+from mixseg.engine import evaluating, fit, make_optimizer, speed_up
 from mixseg.errors import MixsegError
 from mixseg.files import replacing
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.logbook import read_log
 from mixseg.methods import METHODS, Method, Term
 from mixseg.run import build, load, settle_batch, train

@@ -9,7 +9,8 @@ import torch
 from mixseg.cli import main
 from mixseg.config import make_config
 from mixseg.data.augment import AUGMENTATIONS
-from mixseg.data.batches import Feed, Scan
+from mixseg.data.batches import Feed
+from mixseg.data.scan import Scan
 from mixseg.engine import make_optimizer
 from mixseg.model import build
 from mixseg.stepping import lr_factor

@@ -6,7 +6,7 @@ import pytest
 
 from made_runs import config, data
 from mixseg import phases
-from mixseg.engine import Hardware
+from mixseg.hardware import Hardware
 from mixseg.phases import Phases
 from mixseg.run import train
 

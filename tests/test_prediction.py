@@ -5,8 +5,8 @@ import pytest
 
 from made_runs import config, data
 from mixseg import io, model
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
+from mixseg.hardware import Hardware
 from mixseg.inference import Windows
 from mixseg.prediction import covered, find_images, predict_folder
 from mixseg.run import train

@@ -14,9 +14,9 @@ from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split, read_split, write_split
 from mixseg.datasets import load as load_cases
 from mixseg.datasets import phantom
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware
 from mixseg.proposals import FILE, Proposals, inherited, located, read_proposals, write_proposals
 from mixseg.run import Data, load, main, prepare_options, propose, train
 

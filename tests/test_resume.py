@@ -13,9 +13,9 @@ import pytest
 
 from made_runs import checkpoint, config, data, differences, log_of
 from mixseg import engine, run
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware
 from mixseg.logbook import read_log
 from mixseg.run import train
 from mixseg.validation import Look

@@ -14,9 +14,9 @@ from PIL import Image
 
 from mixseg import run, self_training
 from mixseg.cli import main
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware
 from mixseg.pipeline import train_folder
 from mixseg.proposals import FILE, read_proposals
 from mixseg.report.compare import comparison_rows

@@ -12,7 +12,8 @@ from made_runs import config
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from mixseg.engine import Hardware, make_fabric, make_optimizer
+from mixseg.engine import make_optimizer
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.methods import METHODS, MethodOptions, Term
 from mixseg.methods.base import ramp_up
 from mixseg.stepping import PLAIN_FIRST, GraphedStep, PlainStep, make_step

@@ -2,8 +2,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from made_runs import config, data
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
+from mixseg.hardware import Hardware
 from mixseg.logbook import read_log
 from mixseg.run import train
 from mixseg.tracking import STORE, make_trackers, numbers

@@ -8,8 +8,8 @@ from data.scans import write_case
 from made_runs import config, data
 from mixseg.data.prepare import prepare
 from mixseg.data.split import Split
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
+from mixseg.hardware import Hardware
 from mixseg.run import train
 from mixseg.training_data import Data, prepare_options, settle_largest
 

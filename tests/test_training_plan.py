@@ -9,13 +9,13 @@ import torch
 from mixseg import io, training_plan
 from mixseg.cli import main
 from mixseg.config import make_config
-from mixseg.data.batches import Scan
 from mixseg.data.crop import uncut
 from mixseg.data.grid import to_source
 from mixseg.data.prepare import PrepareOptions, prepare
+from mixseg.data.scan import Scan
 from mixseg.datasets import load
-from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.methods import Method
 from mixseg.metrics import dice
 from mixseg.model import predict_on_source

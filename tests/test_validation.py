@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from made_runs import CLASSES, config, data, scan
-from mixseg.engine import Hardware, evaluating, make_fabric
+from mixseg.engine import evaluating
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.metrics import dice
 from mixseg.run import build, predict_labels
 from mixseg.types import IGNORE

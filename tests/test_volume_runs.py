@@ -12,7 +12,7 @@ from made_runs import config, data
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
 from mixseg.datasets import phantom
-from mixseg.engine import Hardware
+from mixseg.hardware import Hardware
 from mixseg.logbook import read_log
 from mixseg.methods import METHODS
 from mixseg.pipeline import train_folder

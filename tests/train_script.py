@@ -13,8 +13,8 @@ from torch import distributed
 
 from made_runs import config, data
 from mixseg import engine
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
+from mixseg.hardware import Hardware
 from mixseg.run import train
 
 

@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mixseg.config import make_config
-from mixseg.data.batches import Scan
 from mixseg.data.build import build, digest, existing, key_of
 from mixseg.data.grid import probabilities_to_source
 from mixseg.data.native import Header, Native, to_8_bits
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
+from mixseg.data.scan import Scan
 from mixseg.data.split import Split
-from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.methods import Method
 from mixseg.model import load as load_method
 from mixseg.model import predict_on_source, predict_probabilities

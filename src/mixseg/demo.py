@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mixseg.engine import Hardware
+from mixseg.hardware import Hardware
 from mixseg.pipeline import train_folder
 from mixseg.report.compare import comparison_rows, write_comparison
 from mixseg.report.run_report import write_report

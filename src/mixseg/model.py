@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from mixseg.checkpoint import load_weights
 from mixseg.config import Config
-from mixseg.data.batches import Scan
 from mixseg.data.grid import probabilities_to_source, to_source
 from mixseg.data.prepared import PreparedCase
+from mixseg.data.scan import Scan
 from mixseg.engine import evaluating
 from mixseg.folder import RunFolder
 from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities

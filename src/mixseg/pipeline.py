@@ -20,9 +20,9 @@ from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split, make_split, read_split, set_n
 from mixseg.datasets import load, recognise
-from mixseg.engine import Hardware
 from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware
 from mixseg.labels import LabelFlags
 from mixseg.progress import track
 from mixseg.proposals import find_source, inherited

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from mixseg import io
 from mixseg.config import Config
-from mixseg.data.batches import Scan
 from mixseg.data.grid import probabilities_to_source
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepare import read_header, read_native
 from mixseg.data.prepared import PreparedCase
+from mixseg.data.scan import Scan
 from mixseg.datasets import load
-from mixseg.engine import Hardware, make_fabric
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.model import decided, memory_plan, predict_on_source, predict_probabilities
 from mixseg.model import load as load_method
 from mixseg.progress import Progress

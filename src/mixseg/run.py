@@ -23,17 +23,19 @@ from lightning_fabric import Fabric
 from mixseg.checkpoint import load_weights
 from mixseg.config import Config, make_config, read_config
 from mixseg.data.augment import AUGMENTATIONS
-from mixseg.data.batches import Feed, Scan
+from mixseg.data.batches import Feed
 from mixseg.data.crop import uncut
 from mixseg.data.pack import unpack
 from mixseg.data.prepared import Prepared
+from mixseg.data.scan import Scan
 from mixseg.data.split import Split, read_split
 from mixseg.data.views import see
-from mixseg.engine import Hardware, disband, fit, lead, make_fabric
+from mixseg.engine import fit
 from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import write_json, writing_arrays
 from mixseg.folder import RunFolder, environment
+from mixseg.hardware import Hardware, disband, lead, make_fabric
 from mixseg.logbook import read_log
 from mixseg.methods import Method
 from mixseg.model import build, load, memory_plan, predict_labels, predict_maps

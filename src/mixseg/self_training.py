@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from mixseg.config import to_dict
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware
 from mixseg.labels import LabelFlags
 from mixseg.pipeline import train_folder
 from mixseg.proposals import FILE, fingerprint, read_proposals

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mixseg.config import BatchSizes, Config
-from mixseg.data.batches import Scan
 from mixseg.data.build import lay_out, moments, to_grid
 from mixseg.data.native import Header, Native
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
+from mixseg.data.scan import Scan
 from mixseg.data.split import Split
 from mixseg.data.views import Seen, SeenCase, see
 from mixseg.errors import MixsegError

@@ -14,8 +14,8 @@ from mixseg.config import Config, make_config, to_dict
 from mixseg.data.extent import Extent
 from mixseg.data.memory import Means
 from mixseg.data.plan import KEYS, Plan, choose_dims, make_plan
-from mixseg.engine import Hardware
 from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware
 from mixseg.networks import NETWORKS
 from mixseg.types import Case
 

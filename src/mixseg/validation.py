@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mixseg.collapse import Guard
 from mixseg.config import Config
-from mixseg.data.batches import Feed, Scan
+from mixseg.data.batches import Feed
+from mixseg.data.scan import Scan
 from mixseg.inference import Windows, predict_slabs, predict_slices
 from mixseg.losses import DIVERGENCES
 from mixseg.methods import Method

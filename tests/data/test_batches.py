@@ -10,7 +10,10 @@ import torch
 
 from made_runs import data, scan
 from mixseg.data.augment import NONE, STRONG, Augmentation, Chance
-from mixseg.data.batches import LABELLED_PATCHES, Feed, PatchStream, Scan, SliceStream, common_spacing, normalise
+from mixseg.data.batches import Feed, common_spacing
+from mixseg.data.intensity import normalise
+from mixseg.data.scan import Scan
+from mixseg.data.streams import LABELLED_PATCHES, PatchStream, SliceStream
 from mixseg.errors import MixsegError
 from mixseg.types import IGNORE, KINDS
 

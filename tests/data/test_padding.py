@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixseg.data.batches import normalise
+from mixseg.data.intensity import normalise
 from mixseg.data.padding import inside, widen_image, widen_labels
 from mixseg.types import IGNORE
 

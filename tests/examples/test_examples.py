@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mixseg.data.batches import Scan
+from mixseg.data.scan import Scan
 from mixseg.errors import MixsegError
 from mixseg.examples import LONGEST_SIDE, choose, choose_common, planes, read_examples, write_examples
 from mixseg.examples.montage import lay_out

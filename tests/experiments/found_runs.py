@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mixseg.config import make_config, to_dict
-from mixseg.data.batches import Scan
+from mixseg.data.scan import Scan
 from mixseg.examples import write_examples
 from mixseg.experiments.plan import Cell, Plan, PlannedRun, run_path, write_plan
 from mixseg.files import write_json

@@ -4,7 +4,7 @@ import pytest
 import torch
 from pointwise import Pointwise
 
-from mixseg.data.batches import normalise
+from mixseg.data.intensity import normalise
 from mixseg.inference.slices import SLICES_AT_ONCE, predict_slices
 
 

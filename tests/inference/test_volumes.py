@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from pointwise import Neighbours, Pointwise
 
 from made_runs import scan
-from mixseg.data.batches import Scan, normalise
+from mixseg.data.intensity import normalise
 from mixseg.data.padding import widen_image
+from mixseg.data.scan import Scan
 from mixseg.inference import Windows, maps, pieces, predict_slabs, probabilities
 from mixseg.inference.windows import WINDOWS_AT_ONCE
 

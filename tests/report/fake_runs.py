@@ -9,7 +9,7 @@ from scipy import ndimage
 from mixseg import inference
 from mixseg.collapse import Guard
 from mixseg.config import make_config, to_dict
-from mixseg.data.batches import Scan
+from mixseg.data.scan import Scan
 from mixseg.examples import write_examples
 from mixseg.files import write_json
 from mixseg.logbook import Log

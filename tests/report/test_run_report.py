@@ -11,11 +11,11 @@ import pytest
 from fake_runs import CLASSES, write_run
 
 from mixseg.config import make_config
-from mixseg.data.batches import Scan
-from mixseg.engine import Hardware
+from mixseg.data.scan import Scan
 from mixseg.errors import MixsegError
 from mixseg.examples import read_examples
 from mixseg.files import write_json
+from mixseg.hardware import Hardware
 from mixseg.report.run_files import RunFiles
 from mixseg.report.run_report import write_report
 from mixseg.report.wording import verdict

@@ -82,7 +82,7 @@ def train(
     """
     from mixseg.cli.settings import merged, parse
     from mixseg.config import read_config
-    from mixseg.engine import Hardware
+    from mixseg.hardware import Hardware
     from mixseg.pipeline import train_folder
 
     settings = {} if config is None else read_config(config)
@@ -129,7 +129,7 @@ def self_train(
     """
     from mixseg.cli.printing import print_table
     from mixseg.cli.settings import merged, parse
-    from mixseg.engine import Hardware
+    from mixseg.hardware import Hardware
     from mixseg.self_training import self_train as go
 
     (head, *rows), page = go(

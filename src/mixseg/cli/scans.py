@@ -208,7 +208,7 @@ def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack
 
 def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
     """``given`` with what a plan for training on ``cases`` adds, which is printed."""
-    from mixseg.engine import Hardware
+    from mixseg.hardware import Hardware
     from mixseg.training_plan import extent_of, plan_for
 
     plan = plan_for([extent_of(case) for case in cases], given, Hardware())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.data.batches import Scan
+from mixseg.data.scan import Scan
 from mixseg.examples.choices import Choice, Rank
 from mixseg.examples.montage import Montage, lay_out
 from mixseg.inference import Maps

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.data.batches import Scan
+from mixseg.data.scan import Scan
 from mixseg.errors import MixsegError
 from mixseg.examples.choices import choose, choose_common
 from mixseg.examples.cuts import Bytes, Example, Plane, cut

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from mixseg.config import Config, make_config
-from mixseg.engine import Hardware, make_fabric
 from mixseg.experiments.executors import Device
 from mixseg.files import write_json
 from mixseg.folder import environment
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.methods import METHODS, Method, MethodOptions
 from mixseg.methods.dual_branch import DualBranch
 from mixseg.methods.ssco import SSCO

@@ -10,7 +10,6 @@ from typing import Any
 from mixseg.config import make_config
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split
-from mixseg.engine import Hardware
 from mixseg.errors import MixsegError, known
 from mixseg.experiments.budget import budget_of
 from mixseg.experiments.complexity import measure_all
@@ -22,6 +21,7 @@ from mixseg.experiments.planning import Request, make_plan
 from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans
 from mixseg.experiments.runner import Board, see_through
 from mixseg.experiments.states import state_of
+from mixseg.hardware import Hardware
 from mixseg.labels import LabelFlags
 from mixseg.pipeline import find_split, prepare_beside
 from mixseg.training_data import prepare_options

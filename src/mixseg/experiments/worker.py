@@ -46,7 +46,7 @@ class Job:
 
 def execute(job: Job) -> None:
     """Train the run, or go on with it. What went wrong is left in its folder: nothing is raised, nothing returned."""
-    from mixseg.engine import Hardware
+    from mixseg.hardware import Hardware
     from mixseg.pipeline import train_folder
 
     out = Path(job.out)

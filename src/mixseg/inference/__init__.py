@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mixseg.data.batches import Scan
+from mixseg.data.scan import Scan
 from mixseg.inference.slices import predict_slices
 from mixseg.inference.volumes import predict_slabs
 from mixseg.inference.windows import Windows

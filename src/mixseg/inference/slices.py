@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from mixseg.data.batches import normalise
+from mixseg.data.intensity import normalise
 from mixseg.methods import Method
 
 SLICES_AT_ONCE = 32

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mixseg.data.batches import normalise
+from mixseg.data.intensity import normalise
 from mixseg.data.padding import inside, widen_image
 from mixseg.inference.windows import Windows
 from mixseg.methods import Method

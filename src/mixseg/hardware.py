@@ -1,0 +1,88 @@
+"""Where a run computes: device, precision, and the processes that share the work. The home of Fabric."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
+from torch import distributed
+
+from mixseg.errors import MixsegError
+
+T = TypeVar("T")
+
+PRECISIONS = {"fp64": "64-true", "fp32": "32-true", "tf32": "32-true", "bf16": "bf16-mixed"}
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where a run computes.
+
+    Attributes:
+        device: "auto" takes the GPU if there is one.
+        devices: Processes on this machine that train together, one per GPU.
+        nodes: Machines that train together.
+    """
+
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: int = 1
+    nodes: int = 1
+
+
+def make_fabric(hardware: Hardware, precision: str) -> Fabric:
+    """Fabric for the hardware, launched: with several processes, each goes on from here."""
+    accelerator = _accelerator(hardware.device)
+    if precision == "auto":
+        precision = "bf16" if accelerator == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+    torch.set_float32_matmul_precision("highest" if precision in ("fp32", "fp64") else "high")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.benchmark = True  # the shapes of training never change
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its hints are settled here
+    several = hardware.devices * hardware.nodes > 1
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=hardware.devices,
+        num_nodes=hardware.nodes,
+        # The same parameters take part in every step, though not always all of them: a term may be off.
+        strategy=DDPStrategy(static_graph=True) if several else "auto",
+        precision=PRECISIONS[precision],  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    return fabric
+
+
+def disband() -> None:
+    """Leave the group of processes, if there is one: a process that ends as a member of it may abort."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def _accelerator(device: str) -> str:
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        return next(name for name, there in available.items() if there)
+    if not available[device]:
+        raise MixsegError(f"torch sees no {device} device here: use --device cpu, or ask `mixseg doctor`.")
+    return device
+
+
+def lead(fabric: Fabric, act: Callable[[], T]) -> T:
+    """What the first process finds by ``act``, in every process. Its error is everybody's, so that nobody waits."""
+    if fabric.world_size == 1:
+        return act()
+    found: T | None = None
+    sentence = ""
+    if fabric.is_global_zero:
+        try:
+            found = act()
+        except MixsegError as error:
+            sentence = str(error)
+    found, sentence = fabric.broadcast((found, sentence))
+    if sentence:
+        raise MixsegError(sentence)
+    return found  # type: ignore[return-value]

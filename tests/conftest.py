@@ -8,7 +8,18 @@ import pytest
 # Tiny networks: further threads only get into the way of tests that run beside these. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import torch
+
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_same_precision_on_every_machine():
+    """Training here is in fp32 where nothing else is asked for, also on a CPU that has bf16."""
+    with pytest.MonkeyPatch.context() as patch:
+        for ask in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+            patch.setattr(torch.cpu, ask, lambda: False)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -245,6 +245,12 @@ def test_a_run_that_has_seen_the_full_masks_may_not_pass_them_on(prepared, split
         proposals_run(prepared, split, tmp_path / "run", bound)
 
 
+def test_a_run_that_has_learnt_from_patients_that_judge_the_new_one_may_not_propose(prepared, split, source, tmp_path):
+    other = Split((*split.train[1:], *split.val), split.train[:1], split.test)
+    with pytest.raises(MixsegError, match=r"has learnt from .* on which this run would be judged"):
+        proposals_run(prepared, other, tmp_path / "run", source)
+
+
 def test_proposals_and_other_methods_are_not_confused(prepared, split, source, tmp_path):
     with pytest.raises(MixsegError, match="name it with --from RUN"):
         run(prepared, split, tmp_path / "run", method="proposals")

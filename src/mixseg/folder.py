@@ -21,7 +21,8 @@ from mixseg.files import explained, read_json, write_json
 
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
 MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse", "tensorboard", "mlflow", "window", "stride"}
-"""Keys that an unfinished or finished run may be continued with: the weights of a step do not depend on them."""
+"""Keys that an unfinished or finished run may be continued with. What a step does depends on ``steps`` alone of these,
+through the progress of training: a schedule goes on where the step stands in the longer training."""
 
 
 class RunFolder:

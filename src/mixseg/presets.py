@@ -18,7 +18,7 @@ STRONG: dict[str, Any] = {
 
 PRESETS: dict[str, dict[int, dict[str, Any]]] = {
     "paper": {
-        2: {"steps": 3000, "lr": 1e-4, "compile": True},
+        2: {"steps": 3000, "lr": 1e-4, "partial": "erosion-3x3", "compile": True},
         3: {
             "network": "vnet",
             "window": "uniform",

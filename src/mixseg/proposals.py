@@ -102,16 +102,25 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
             f"{where} was trained on other data ({facts['data']}, not {prepared.content}): "
             "its masks would not fit; train it on these scans and partial labels."
         )
-    _refuse_insight(source, facts["protocol"], split, set(wanted))
+    held_out = {case.id for case in prepared.cases if case.patient in {*split.val, *split.test}}
+    _refuse_insight(source, facts["protocol"], split, set(wanted), held_out)
 
 
-def _refuse_insight(source: RunFolder, protocol: Mapping[str, Any], split: Split, wanted: set[str]) -> None:
-    """No proposal may come from a full mask that the new run must not see."""
+def _refuse_insight(
+    source: RunFolder, protocol: Mapping[str, Any], split: Split, wanted: set[str], held_out: set[str]
+) -> None:
+    """No proposal may come from labels that the new run must not see, and no score from labels that it has learnt."""
     known = sorted(wanted & set(protocol["full"]))
     if known:
         raise MixsegError(
             f"{source.path} has seen the full mask of {known[0]} ({len(known)} such scans) and would pass it on as a "
             "proposal: take a run that sees the same full masks as this one, such as lower-bound or kl."
+        )
+    learnt = sorted(held_out & {*protocol["full"], *protocol["partial"], *protocol.get("proposed", ())})
+    if learnt:
+        raise MixsegError(
+            f"{source.path} has learnt from {learnt[0]} ({len(learnt)} such scans), on which this run would be judged: "
+            "take a run of the same split and fold."
         )
     if set(protocol["test patients"]) != set(split.test):
         raise MixsegError(f"{source.path} was trained on another split: its test patients are others; use one split.")

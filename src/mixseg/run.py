@@ -67,6 +67,8 @@ def train(
     """
     folder, phases = RunFolder(out), phases or Phases()
     check_classes(data)
+    if test:
+        data.open_test()  # patients or masks that are missing are told now, before hours are spent
     config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
     fabric = make_fabric(hardware or Hardware(), config.precision)
     with ExitStack() as held:
@@ -158,8 +160,8 @@ def propose(
 ) -> Proposals | None:
     """The masks that ``config`` asks another run for: its answer for each scan that has no full mask here.
 
-    The class with the highest probability everywhere, partial labels or not, as in the paper. A run that has begun goes
-    on with the masks it began with. None for a method that takes no proposals.
+    As that run answers, partial labels or not: in the paper, the class with the highest probability everywhere. A run
+    that has begun goes on with the masks it began with. None for a method that takes no proposals.
     """
     source = find_source(config, out)
     if source is None:

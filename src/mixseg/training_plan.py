@@ -15,7 +15,7 @@ from mixseg.data.extent import Extent
 from mixseg.data.memory import Means
 from mixseg.data.plan import KEYS, Plan, choose_dims, make_plan
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware
+from mixseg.hardware import Hardware, accelerator_of, has_bf16
 from mixseg.networks import NETWORKS
 from mixseg.types import Case
 
@@ -67,9 +67,9 @@ def extent_of(case: Case) -> Extent:
 def means_of(config: Config, hardware: Hardware) -> Means:
     """The network of ``config`` and what it can be trained with on ``hardware``."""
     network = NETWORKS[config.network]
-    gpu = hardware.device in ("auto", "cuda") and torch.cuda.is_available()
-    half = config.precision == "bf16" or (config.precision == "auto" and gpu and torch.cuda.is_bf16_supported())
-    memory, where = _gpu() if gpu else (_ram() / hardware.devices, "memory")
+    accelerator = accelerator_of(hardware.device)
+    half = config.precision == "bf16" or (config.precision == "auto" and has_bf16(accelerator))
+    memory, where = _gpu() if accelerator == "cuda" else (_ram() / hardware.devices, "memory")
     return Means(
         memory=memory,
         where=where,

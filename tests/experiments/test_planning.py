@@ -64,7 +64,22 @@ def test_experiments_share_the_runs_that_they_have_in_common():
 def test_steps_follow_the_slices_of_the_set():
     steps = {run.settings["set"]: run.steps for run in plan_of("main").runs if run.settings["method"] == "kl-ent"}
     assert steps == {3: 3000, 5: 5000, 10: 10500}
+    # Half as many full slices a step pass over them in twice as many steps: 13, 20 and 43 a pass.
+    semi = plan_of("semi-supervised", Request(sets=(3, 5, 10), only=("ua-mt",)))
+    assert {run.settings["set"]: run.steps for run in semi.runs} == {3: 6500, 5: 10000, 10: 21500}
+    between = plan_of("main", Request(sets=(4, 7), only=("kl-ent",)))
+    assert {run.settings["set"]: run.steps for run in between.runs} == {4: 4000, 7: 7500}
     assert {run.steps for run in plan_of("main", dataset="la", train=80).runs} == {6000}
+
+
+def test_a_term_that_only_some_methods_have_can_be_switched_off_for_all():
+    plan = plan_of("main", Request(preset="strong", settings={"weights": {"mix": 0.0}}, sets=(3,)))
+    mixed = [run for run in plan.runs if METHODS[run.settings["method"]].sees == "mixed"]
+    assert mixed
+    assert all(make_config(**run.settings).weights["mix"] == 0.0 for run in mixed)
+    assert all("mix-0" in run.name for run in mixed)
+    dice = plan_of("main", Request(settings={"weights": {"dice": 1.0}}, sets=(3,)))
+    assert all("dice-1" in run.name for run in dice.runs)
 
 
 def test_a_setting_with_too_few_patients_says_so_and_has_no_runs():

@@ -66,6 +66,11 @@ def test_with_joint_passes_they_do():
     ours, theirs = (method(some, 0.5) for some in (seen, other_partial_scans(seen)))
     assert abs(ours["full"].value - theirs["full"].value).item() > 1e-4
     assert abs(ours["distill"].value - theirs["distill"].value).item() > 1e-6
+    rows = []
+    for decoder in method.network.decoders:
+        decoder.register_forward_hook(lambda *args: rows.append(len(args[-1][0])))
+    method(seen, 0.5)
+    assert rows == [5, 5], "the teacher's statistics are joint as well"
 
 
 @pytest.mark.parametrize("passes", ["separate", "joint"])

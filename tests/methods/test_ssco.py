@@ -168,3 +168,10 @@ def test_teachers_see_the_full_scans_where_there_are_no_others():
     before = [buffer.clone() for buffer in method.teachers.buffers()]
     method(batch(2, 0), 0.5)
     assert not any(torch.equal(old, new) for old, new in zip(before, method.teachers.buffers(), strict=True))
+
+
+def test_teachers_see_scans_without_a_consistency_too():
+    method = tiny_method("ssco", weights={"consistency": 0.0})
+    before = [buffer.clone() for buffer in method.teachers.buffers()]
+    method(batch(2, 0, 2), 0.5)
+    assert not any(torch.equal(old, new) for old, new in zip(before, method.teachers.buffers(), strict=True))

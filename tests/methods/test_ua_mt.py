@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from discs import batch, tiny_method
+from discs import batch, tiny_method, total
 from mixseg.methods.ua_mt import noise_like, threshold
 
 
@@ -30,7 +30,7 @@ def test_the_consistency_grows_over_a_fifth_of_training():
     assert weights[0.2] == weights[1.0] == 0.1
 
 
-def test_the_supervised_term_is_half_of_cross_entropy_and_foreground_dice():
+def test_the_supervised_terms_are_half_of_cross_entropy_and_half_of_foreground_dice():
     method = tiny_method("ua-mt").eval()
     seen = batch(2, 0)
     probs = plain_softmax(method.student(seen.full.image)[0].detach().numpy().astype(np.float64))
@@ -38,7 +38,9 @@ def test_the_supervised_term_is_half_of_cross_entropy_and_foreground_dice():
     cross_entropy = -np.log(np.where(truth, probs[:, 1], probs[:, 0])).mean()
     foreground = probs[:, 1]
     dice = 1 - (2 * foreground[truth].sum() + 1e-5) / ((foreground**2).sum() + truth.sum() + 1e-5)
-    assert method(seen, 0.5)["full"].value.item() == pytest.approx((cross_entropy + dice) / 2, rel=1e-5)
+    assert total(method(seen, 0.5)).item() == pytest.approx((cross_entropy + dice) / 2, rel=1e-5)
+    alone = tiny_method("ua-mt", weights={"full": 1.0, "dice": 0.0}).eval()
+    assert total(alone(seen, 0.5)).item() == pytest.approx(cross_entropy, rel=1e-5)
 
 
 def test_the_noise_has_a_tenth_of_the_deviation_of_each_image_and_channel_and_is_clipped_at_a_fifth():
@@ -94,7 +96,7 @@ def test_the_consistency_moves_the_student_alone():
 def test_a_consistency_of_weight_zero_costs_no_pass():
     method = tiny_method("ua-mt", weights={"consistency": 0.0})
     method.teacher.forward = None
-    assert set(method(batch(), 0.5)) == {"full"}
+    assert set(method(batch(), 0.5)) == {"full", "dice"}
 
 
 def test_the_decay_rises_to_its_limit():

@@ -18,6 +18,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from mixseg.data.crop import Places, centred, cut_off, kept_part
+from mixseg.data.extent import Extent, not_meant
 from mixseg.data.folders import replacing_folder
 from mixseg.data.grid import Labels, resize_image, resize_labels, resize_masks, resize_strokes, size_at, to_slices
 from mixseg.data.native import Header, Native, check_headers
@@ -110,6 +111,7 @@ def lay_out(headers: Sequence[Header], options: PrepareOptions) -> list[Prepared
     cases = []
     offset = 0
     generated = options.partial in GENERATORS
+    meant = not not_meant([Extent(header.shape, header.spacing) for header in headers])
     for header in headers:
         shape, spacing, field = _placed(header, options)
         case = PreparedCase(
@@ -119,7 +121,7 @@ def lay_out(headers: Sequence[Header], options: PrepareOptions) -> list[Prepared
             dims=options.dims,
             shape=shape,
             spacing=spacing,
-            spacing_known=header.spacing_known,
+            spacing_known=header.spacing_known and meant,
             source_shape=header.shape,
             affine=header.affine,
             source=header.source,

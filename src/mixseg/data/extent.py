@@ -31,9 +31,15 @@ def middle_spacing(scans: Sequence[Extent]) -> NDArray[np.float64]:
 
 
 def lost(scans: Sequence[Extent]) -> bool:
-    """Whether voxel sizes mean nothing: not in the files, or 1 mm along every axis of scans with few slices."""
-    if not all(scan.spacing_known for scan in scans):
-        return True
+    """Whether voxel sizes mean nothing: not in the files, or not meant."""
+    return not all(scan.spacing_known for scan in scans) or not_meant(scans)
+
+
+def not_meant(scans: Sequence[Extent]) -> bool:
+    """Whether all claim 1 mm along every axis and have few slices: what a conversion that lost the size leaves.
+
+    Nothing is lost if it is meant after all: distances in mm are then those in voxels.
+    """
     return middle_slices(scans) < FEW_SLICES and all(scan.spacing == (1, 1, 1) for scan in scans)
 
 

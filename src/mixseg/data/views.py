@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -120,8 +120,9 @@ def see(
     elif sees == "proposals":
         full += tuple(_proposed(prepared, seen, proposals or {}) for seen in (*partial, *bare))
         partial, bare = (), ()
-    val = tuple(_seen(prepared, case, "full") for case in _validation(prepared, split))
-    return View(full, partial, bare, val, prepared.classes, lambda: _test(prepared, split))
+    val = _judged_by(prepared, split.val, "val", "validate on fully labelled patients")
+    remedy = "there is nothing to score; leave --test out"
+    return View(full, partial, bare, val, prepared.classes, lambda: _judged_by(prepared, split.test, "test", remedy))
 
 
 def _train(prepared: Prepared, split: Split, n: int | None, ratio: int) -> dict[Kind, list[PreparedCase]]:
@@ -146,19 +147,14 @@ def _all_full(train: dict[Kind, list[PreparedCase]]) -> dict[Kind, list[Prepared
     return {"full": scans, "partial": [], "bare": []}
 
 
-def _validation(prepared: Prepared, split: Split) -> list[PreparedCase]:
-    scans = _of(prepared, split.val, "val")
-    labelled = [case for case in scans if case.has_full]
-    if scans and not labelled:
-        raise MixsegError(
-            f"None of the val patients ({', '.join(split.val[:3])}, ...) has a full mask: "
-            "validate on fully labelled patients."
-        )
-    return labelled
-
-
-def _test(prepared: Prepared, split: Split) -> Seen:
-    return tuple(_seen(prepared, case, "full") for case in _of(prepared, split.test, "test"))
+def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: str) -> Seen:
+    """The scans of val or test that have full masks."""
+    scans = _of(prepared, patients, part)
+    outlined = [case for case in scans if case.has_full]
+    if scans and not outlined:
+        some = ", ".join(patients[:3])
+        raise MixsegError(f"None of the {part} patients ({some}, ...) has a full mask: {remedy}.")
+    return tuple(_seen(prepared, case, "full") for case in outlined)
 
 
 def _of(prepared: Prepared, patients: Iterable[str], what: str) -> list[PreparedCase]:

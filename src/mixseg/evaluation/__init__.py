@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mixseg import io
+from mixseg.data.extent import Extent, not_meant
 from mixseg.errors import MixsegError
 from mixseg.evaluation.pairing import Job, match, of_cases, of_folder
 from mixseg.evaluation.summary_json import Entry, nnunet_summary
@@ -103,16 +104,19 @@ def evaluate(
             f"No file in {predictions} is named after a mask of {where} (one of these is {truths.each[0].case}): "
             "name predictions after their cases."
         )
-    scored = tuple(_score_all(matched.jobs, workers))
+    masks = {job.reference.case: job.reference.mask for job in matched.jobs}
+    places = [io.read_geometry(mask) for mask in masks.values()]
+    meant = not not_meant([Extent(place.shape, place.spacing) for place in places])
+    scored = tuple(_score_all(matched.jobs, workers, in_mm=meant))
     return Evaluation(scored, tuple(matched.missing), tuple(matched.unmatched), truths.meaning)
 
 
-def _score_all(jobs: Sequence[Job], workers: int | None) -> list[tuple[Job, tuple[Row, ...]]]:
+def _score_all(jobs: Sequence[Job], workers: int | None, *, in_mm: bool) -> list[tuple[Job, tuple[Row, ...]]]:
     # Decompressing and the search for neighbours run outside the interpreter lock: threads are enough.
     results: dict[int, tuple[Row, ...]] = {}
     threads = workers or min(MOST_THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads) as pool, Progress("evaluating", total=len(jobs)) as bar:
-        futures = {pool.submit(_score, job): index for index, job in enumerate(jobs)}
+        futures = {pool.submit(_score, job, in_mm=in_mm): index for index, job in enumerate(jobs)}
         try:
             for future in as_completed(futures):
                 index = futures[future]
@@ -123,7 +127,7 @@ def _score_all(jobs: Sequence[Job], workers: int | None) -> list[tuple[Job, tupl
     return [(job, results[index]) for index, job in enumerate(jobs)]
 
 
-def _score(job: Job) -> tuple[Row, ...]:
+def _score(job: Job, *, in_mm: bool) -> tuple[Row, ...]:
     prediction, truth = io.read_labels(job.prediction), io.read_labels(job.reference.mask)
     if difference := io.same_geometry(prediction, truth):
         raise MixsegError(
@@ -131,7 +135,7 @@ def _score(job: Job) -> tuple[Row, ...]:
             "predict again from the same scan, or resample it."
         )
     key = {"case": job.reference.case, "checkpoint": job.output[0], "branch": job.output[1], "part": job.reference.part}
-    spacing = truth.spacing if truth.spacing_known else None
+    spacing = truth.spacing if truth.spacing_known and in_mm else None
     rows = score_case(key, prediction.array, truth.array, job.reference.classes, spacing)
     looked_for = job.reference.classes if job.reference.annotated is None else job.reference.annotated
     return tuple(row for row in rows if row.label in looked_for)

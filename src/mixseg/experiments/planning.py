@@ -15,7 +15,7 @@ from mixseg.errors import MixsegError, known
 from mixseg.experiments.grid import Experiment, Recipe, Row
 from mixseg.experiments.plan import NOT_ENOUGH, Cell, Plan, PlannedRun, in_order
 from mixseg.experiments.protocol import BUILT_IN, Scans, steps_of
-from mixseg.methods import METHODS
+from mixseg.methods import METHODS, terms_of
 from mixseg.self_training import SEEDS_APART
 
 SEEDS = (0, 1, 2)
@@ -121,9 +121,9 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
     before = _chain(recipe.source, n, seed, preset, request, scans) if recipe.source else []
     told: dict[str, Any] = {"method": recipe.method, "preset": preset, "dataset": scans.layout}
     usual = make_config(**told, **scans.settings)
-    own = {"steps": QUICK_STEPS if request.quick else steps_of(preset, scans.dataset, n, usual.steps)}
+    steps = QUICK_STEPS if request.quick else steps_of(preset, scans.dataset, n, usual.steps, usual.batch.full)
     asked = {**request.settings, "weights": _of_method(recipe.method, request.settings.get("weights", {}))}
-    changes = _over(_over({**scans.settings, **own}, asked), recipe.changes)
+    changes = _over(_over({**scans.settings, "steps": steps}, asked), recipe.changes)
     config = make_config(**told, **changes)
     # Runs of one name have one config, whichever experiment asks for them.
     changes["weights"] = _unusual(config, usual)
@@ -148,7 +148,7 @@ def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed:
 def differences(config: Config, usual: Config) -> list[str]:
     """``distill-10`` for each setting that is not the usual one; a weight that equals the method's own is usual."""
     now, before = _effective(config), _effective(usual)
-    told = {key: value for key, value in now.items() if value != before[key]}
+    told = {key: value for key, value in now.items() if value != before.get(key, 0.0)}
     return [f"{key.removeprefix('weights.')}-{_text(value)}" for key, value in told.items()]
 
 
@@ -178,7 +178,7 @@ def _text(value: object) -> str:
 
 def _of_method(method: str, weights: Mapping[str, float]) -> dict[str, float]:
     """Those of ``weights`` that the method has: not every method has every term."""
-    return {name: weight for name, weight in weights.items() if name in METHODS[method].weights or name == "dice"}
+    return {name: weight for name, weight in weights.items() if name in terms_of(method)}
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,9 +28,10 @@ STRONG: dict[str, dict[str, Any]] = {"acdc": {"size": [192, 192], "long_side": 2
 MADE_FROM_MASKS = {2: "erosion-3x3", 3: "erosion-10x10"}
 """Partial labels of a folder of scans that has none of its own, by number of axes."""
 
-EPOCH = {3: 6, 5: 10, 10: 21}
-"""Steps that 8 images each need to pass over the full slices of ACDC's Set-N once. The preset ``paper`` says how many
-steps Set-3 takes; the other settings pass as often over theirs."""
+SLICES = {3: 52, 5: 82, 10: 174}
+"""Slices with full masks in ACDC's Set-N. The preset ``paper`` says how many steps Set-3 takes with 8 of them each; the
+other settings, and the methods that take fewer a step, pass over theirs as often: 500 times."""
+FULL_ROWS = 8
 
 TRAIN, VAL, TEST = 60, 4, 8
 """Patients of the built-in data: Set-10 just fits, as in ACDC."""
@@ -83,8 +84,13 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
     return Scans(folder.resolve().name, folder, layout, cases, settings, as_labelled=drawn)
 
 
-def steps_of(preset: str, dataset: str, n: int | None, steps: int) -> int:
-    """The steps of Set-N, where the preset takes ``steps`` at Set-3. All train patients (None) take those of Set-10."""
+def steps_of(preset: str, dataset: str, n: int | None, steps: int, rows: int = FULL_ROWS) -> int:
+    """The steps of Set-N with ``rows`` full slices each, where the preset takes ``steps`` at Set-3.
+
+    All train patients (None) take those of Set-10, and the upper bounds of a set, whose batches are larger, the set's.
+    """
     if preset != "paper" or dataset != "acdc":
         return steps
-    return steps * EPOCH.get(n or 10, EPOCH[3]) // EPOCH[3]
+    n = n or 10
+    slices = SLICES.get(n, n * SLICES[10] // 10)
+    return steps * (slices // min(rows, FULL_ROWS)) // (SLICES[3] // FULL_ROWS)

@@ -78,7 +78,7 @@ METHODS: dict[str, MethodRow] = {
         UAMT,
         "a student that agrees with its moving average on unlabelled scans, where that is sure",
         "unlabelled",
-        {"full": 1.0, "consistency": 0.1},
+        {"full": 0.5, "dice": 0.5, "consistency": 0.1},
         UNLABELLED,
     ),
     "glmi": MethodRow(
@@ -108,7 +108,7 @@ METHODS: dict[str, MethodRow] = {
 def terms_of(name: str) -> tuple[str, ...]:
     """The terms that can be weighed: those of the paper's loss, then those that are off unless given a weight."""
     row = METHODS[name]
-    return (*row.weights, "dice", *(("mix",) if row.sees == "mixed" else ()))
+    return tuple(dict.fromkeys((*row.weights, "dice", *(("mix",) if row.sees == "mixed" else ()))))
 
 
 def make_method(name: str, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> Method:

@@ -111,7 +111,8 @@ class DualBranch(Method):
         background into a push towards foreground for the others. See docs/concepts/deviations.md.
         """
         images = [part.image for part in batch.parts]
-        if self.options.passes == "joint":
+        joint = self.options.passes == "joint"
+        if joint:
             images = [torch.cat(images)]
         bottom = []
         top = None
@@ -119,10 +120,10 @@ class DualBranch(Method):
             features = self.network.encode(image)
             bottom.append(self.network.decode(features, self.bottom))
             if top is None:  # the full rows come first, in the first pass
-                full = [level[: batch.full.rows] for level in features]
-                top = bottom[0][: batch.full.rows] if self.bottom == TOP else self.network.decode(full, TOP)
+                seen = features if joint else [level[: batch.full.rows] for level in features]
+                top = bottom[0] if self.bottom == TOP else self.network.decode(seen, TOP)
         assert top is not None, "a batch has at least one row"
-        return top, torch.cat(bottom)
+        return top[: batch.full.rows], torch.cat(bottom)
 
     def _distill(self, *, student: Tensor, teacher: Tensor) -> Tensor:
         """The divergence per voxel between the branches' softmax over softmax."""

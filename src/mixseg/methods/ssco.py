@@ -73,10 +73,10 @@ class SSCO(Method):
             # Note: per voxel; the released code divides by the classes as well. See docs/concepts/deviations.md.
             values |= {name: torch.stack([of_one[name] for of_one in found]).mean() for name in found[0]}
         images = unlabelled_images(batch)
-        if images is None:  # the normalisation of the teachers needs to see scans all the same
-            self._teach(batch.full.image)
-        else:
+        if images is not None:
             values |= self._unsupervised(images, progress)
+        if "consistency" not in values:  # the normalisation of the teachers needs to see scans all the same
+            self._teach(batch.full.image if images is None else images)
         return {name: Term(value, self._weight(name, progress)) for name, value in values.items()}
 
     def predict(self, image: Tensor) -> dict[str, Tensor]:

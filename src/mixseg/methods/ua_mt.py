@@ -1,6 +1,6 @@
 """UA-MT: a student that agrees with its moving average wherever that average is sure.
 
-    L = full * (CE + Dice) / 2                                       on the fully labelled scans
+    L = full * CE + dice * Dice                                      on the fully labelled scans
       + consistency(t) * sum_v M (p - p')^2 / (C sum_v M)            on all other scans, their labels unread
 
     p' = teacher(image + noise), p = student(image), C classes, voxels v
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mixseg.losses.precision import at_least_float32
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, foreground_dice, mean_where, ramp_up
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, mean_where, ramp_up
 from mixseg.methods.supervision import supervised, unlabelled_images
 from mixseg.methods.teacher import Teacher, probabilities
 from mixseg.types import Batch
@@ -60,9 +60,6 @@ class UAMT(Method):
         if batch.full.rows:
             logits = self.student(batch.full.image)[0]
             values |= supervised(logits, batch.full.full, self.weights)
-            if "full" in values:
-                # Note: the paper names no Dice; the published loss has it. See docs/concepts/deviations.md.
-                values["full"] = (values["full"] + foreground_dice(logits, batch.full.full)) / 2
         images = unlabelled_images(batch)
         if images is not None and "consistency" in self.weights:
             values["consistency"] = self._consistency(images, progress)

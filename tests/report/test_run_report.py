@@ -5,6 +5,7 @@ import html
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -225,6 +226,14 @@ def test_a_run_that_was_trained_reports_its_own_numbers(trained):
         assert f">{100 * entry['dsc']['mean']:.2f} ± {100 * entry['dsc']['sd']:.2f}<" in page
     assert "on 3 validation scans" in page
     assert "Collapse guard" in text_of(page)
+
+
+def test_a_run_without_validation_scans_has_a_report_and_no_best_look(trained, tmp_path):
+    folder, data = trained
+    train(RunFiles.read(folder).config, replace(data, val=[]), tmp_path, hardware=Hardware("cpu"))
+    assert RunFiles.read(tmp_path).best is None
+    said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert "No scan with a full mask has been scored yet. Last checkpoint of 10 steps" in said
 
 
 def test_the_examples_of_a_run_are_what_its_last_checkpoint_predicts(trained):

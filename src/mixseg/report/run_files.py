@@ -103,9 +103,8 @@ class RunFiles:
     @property
     def best(self) -> Best | None:
         """The first look with the highest score, if there were validation scans."""
-        looks = [
-            Best(entry["step"], entry["score"]) for entry in self.log if math.isfinite(entry.get("score", math.nan))
-        ]
+        # Where there was nothing to score the log holds null.
+        looks = [Best(entry["step"], entry["score"]) for entry in self.log if entry.get("score") is not None]
         return max(looks, key=lambda look: (look.score, -look.step)) if looks else None
 
     def labels_on(self, example: Example, output: str) -> NDArray[np.uint8] | None:

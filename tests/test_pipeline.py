@@ -1,25 +1,63 @@
-"""From files to runs and back: old label maps go, and they are there as a whole or not at all."""
+"""From files to runs and back: label maps are as predict writes them, there as a whole or not at all; old ones go."""
+
+import shutil
 
 import numpy as np
 import pytest
 
 from mixseg import io, pipeline
-from mixseg.folder import RunFolder
-from mixseg.pipeline import write_predictions
-from mixseg.types import Case, Source
+from mixseg.hardware import Hardware
+from mixseg.pipeline import train_folder
+from mixseg.prediction import predict_folder
+from mixseg.simulation import Recipe, simulate_phantom
+
+CPU = Hardware("cpu")
+SMALL = {"preset": "quick", "method": "single", "steps": 4, "width": 2, "depth": 2, "validate_every": 2}
 
 
-def test_label_maps_of_an_earlier_training_do_not_stay_behind(tmp_path):
-    np.savez(tmp_path / "predictions.npz")
-    old = tmp_path / "predictions" / "last" / "top" / "test0.nii.gz"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Scans of 20 x 20 pixels and a run that trains on them at 16 x 16."""
+    root = tmp_path_factory.mktemp("made")
+    recipe = Recipe(partial="erosion-3x3", keep_full=1)
+    simulate_phantom(root / "scans", recipe, kind="heart", size=20, seed=0, patients=4, val=1, test=1)
+    run = train_folder(root / "scans", root / "run", settings={**SMALL, "size": [16, 16]}, hardware=CPU, test=True)
+    return root, run
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    shutil.copytree(made[0], tmp_path / "copied", symlinks=True)
+    return tmp_path / "copied"
+
+
+def label_maps(folder):
+    return {path.name: io.read(path).array for path in sorted(folder.glob("*.nii.gz"))}
+
+
+def test_a_run_leaves_the_label_maps_that_predict_writes(made, tmp_path):
+    root, run = made
+    for checkpoint in ("last", "best"):
+        predict_folder(
+            run.path, root / "scans" / "imagesTr", tmp_path / checkpoint, checkpoint=checkpoint, device="cpu"
+        )
+        written, left = label_maps(tmp_path / checkpoint), label_maps(run.path / "predictions" / checkpoint / "top")
+        assert len(left) == 4, "two frames each of the patients that judge"
+        for name, labels in left.items():
+            assert labels.shape[:2] == (20, 20)
+            np.testing.assert_array_equal(labels, written[name])
+
+
+def test_label_maps_of_an_earlier_training_do_not_stay_behind(copied):
+    old = copied / "run" / "predictions" / "last" / "top" / "gone.nii.gz"
     io.write(old, np.zeros((4, 4, 2), np.uint8))
-    write_predictions(RunFolder(tmp_path), None, [])
+    settings = {**SMALL, "size": [16, 16], "steps": 6}
+    train_folder(copied / "scans", copied / "run", settings=settings, hardware=CPU, test=True)
     assert not old.exists()
+    assert len(label_maps(old.parent)) == 4
 
 
-def test_label_maps_that_were_not_all_written_are_not_there(tmp_path, monkeypatch):
-    np.savez(tmp_path / "predictions.npz", **{"last/top/a": np.zeros(1), "last/top/b": np.zeros(1)})
-    cases = [Case(name, name, (Source((tmp_path / name,)),)) for name in "ab"]
+def test_label_maps_that_were_not_all_written_are_not_there(copied, monkeypatch):
     written = []
 
     def power_cut(path, labels, like):
@@ -29,8 +67,12 @@ def test_label_maps_that_were_not_all_written_are_not_there(tmp_path, monkeypatc
         path.touch()
         written.append(path)
 
-    monkeypatch.setattr(pipeline, "to_source", lambda labels, place: labels)
-    monkeypatch.setattr(pipeline.io, "write", power_cut)
-    with pytest.raises(KeyboardInterrupt):
-        write_predictions(RunFolder(tmp_path), {"a": None, "b": None}, cases)
-    assert not (tmp_path / "predictions").exists()
+    shutil.rmtree(copied / "run" / "predictions")
+    again = {"settings": {**SMALL, "size": [16, 16]}, "hardware": CPU, "test": True}
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline.io, "write", power_cut)
+        with pytest.raises(KeyboardInterrupt):
+            train_folder(copied / "scans", copied / "run", **again)
+    assert not (copied / "run" / "predictions").exists()
+    train_folder(copied / "scans", copied / "run", **again)
+    assert len(label_maps(copied / "run" / "predictions" / "best" / "top")) == 4

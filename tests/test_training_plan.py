@@ -214,7 +214,7 @@ def test_known_shapes_come_back_from_any_grid_without_a_shift(tmp_path, size, sp
         io.write(source, mask.astype(np.uint8), affine=affine)
         case = Case(name, name, (Source((source,)),))
         scan, place = scan_of(case, prepare_options(config), channels=1)
-        back = predict_on_source(method, scan, place, config, fabric, classes=2)
+        back = predict_on_source(method, scan, place, config, fabric, classes=2)["top"]
         io.write(tmp_path / "back.nii.gz", back, like=case.image[0])
         there, here = io.read(tmp_path / "back.nii.gz"), io.read(source)
         np.testing.assert_array_equal(there.affine, here.affine)

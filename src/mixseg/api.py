@@ -183,7 +183,10 @@ class Model:
     def predict(self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None) -> Labels:
         """Class indices on the grid of the image."""
         ready, place = self._ready(image, spacing)
-        labels = predict_on_source(self.method, ready, place, self.config, self.fabric, classes=len(self.classes))
+        answer = self.method.outputs[0]
+        labels = predict_on_source(
+            self.method, ready, place, self.config, self.fabric, classes=len(self.classes), outputs=[answer]
+        )[answer]
         return labels[..., 0] if np.ndim(image) == 2 else labels
 
     def probabilities(

@@ -105,20 +105,26 @@ def predict_on_source(
     fabric: Fabric,
     *,
     classes: int,
+    outputs: Collection[str] = (),
     tell: Callable[[str], None] | None = None,
-) -> Bytes:
-    """The label map of the method's answer on the ``(I, J, K)`` grid of the source image.
+) -> dict[str, Bytes]:
+    """The label map of each output on the ``(I, J, K)`` grid of the source image; arguments as for ``predict_maps``."""
+    outputs = outputs or method.outputs
+    if not comes_back_by_probabilities(place, classes * len(outputs)):
+        found = predict_maps(method, scan, config, fabric, outputs=outputs, tell=tell)
+        return {name: to_source(labels, place) for name, labels in found.labels.items()}
+    probs = predict_probabilities(method, scan, config, fabric, outputs=outputs, tell=tell)
+    return {name: decided(probabilities_to_source(of.float().numpy(), place), config) for name, of in probs.items()}
 
-    A scan that was resampled is brought back by its probabilities, for smooth borders, unless they would fill the
-    memory; then by its labels, as one that was not resampled, where both are the same.
+
+def comes_back_by_probabilities(place: PreparedCase, maps: int) -> bool:
+    """Whether a scan was resampled: its probabilities then have smoother borders on its own grid than its labels have.
+
+    Not if so many maps of them would fill the memory.
     """
-    answer = method.outputs[0]
-    resampled = place.dims == 2 or place.shape != place.source_shape
-    if not resampled or 4 * classes * math.prod(place.source_shape) > MOST_PROBABILITIES:
-        found = predict_maps(method, scan, config, fabric, outputs=[answer], tell=tell)
-        return to_source(found.labels[answer], place)
-    probs = predict_probabilities(method, scan, config, fabric, outputs=[answer], tell=tell)[answer]
-    return decided(probabilities_to_source(probs.float().numpy(), place), config)
+    slices, *plane = place.shape
+    grid = place.shape if place.dims == 3 else (*(place.field or plane), slices)
+    return grid != place.source_shape and 4 * maps * math.prod(place.source_shape) <= MOST_PROBABILITIES
 
 
 def decided(probs: NDArray[np.float32], config: Config) -> Bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,23 @@ from typing import Any
 import numpy as np
 
 from mixseg import io
+from mixseg.checkpoint import load_weights
 from mixseg.config import Config, make_config
 from mixseg.data.build import digest
 from mixseg.data.folders import replacing_folder
 from mixseg.data.folds import make_fold
-from mixseg.data.grid import to_source
+from mixseg.data.grid import Labels, to_source
 from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
+from mixseg.data.scan import Scan
 from mixseg.data.split import Split, make_split, read_split, set_n
 from mixseg.datasets import load, recognise
 from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware
+from mixseg.hardware import Hardware, make_fabric
 from mixseg.labels import LabelFlags
-from mixseg.progress import track
+from mixseg.model import build, comes_back_by_probabilities, predict_on_source
+from mixseg.progress import Progress
 from mixseg.proposals import find_source, inherited
 from mixseg.run import propose, train
 from mixseg.training_data import Data, prepare_options
@@ -71,7 +74,9 @@ def train_folder(
     before = RunFolder(out).finished
     run = train(config, data, out, hardware=hardware, test=test)
     if run.finished != before or not _written(run):
-        write_predictions(run, prepared, cases)
+        scored_test = bool(run.finished and run.finished["test"])
+        scans = (*data.val, *(data.open_test() if scored_test else ()))
+        write_predictions(run, scans, prepared, cases, hardware or Hardware())
     return run
 
 
@@ -101,21 +106,48 @@ def _written(run: RunFolder) -> bool:
     return (run.path / "predictions").is_dir() and (bool(run.config.target) or (run.path / "native").is_dir())
 
 
-def write_predictions(run: RunFolder, prepared: Prepared, cases: Sequence[Case]) -> None:
-    """The run's label maps as ``predictions/<checkpoint>/<branch>/CASE.nii.gz`` on the grid of each image.
+def write_predictions(
+    run: RunFolder, scans: Sequence[Scan], prepared: Prepared, cases: Sequence[Case], hardware: Hardware
+) -> None:
+    """What the run answers for ``scans``, as ``predictions/<checkpoint>/<branch>/CASE.nii.gz`` on the image's grid.
 
     They are scored there too, in voxels and in mm: ``native/metrics.csv`` and ``native/summary*.json``.
     """
     by_id = {case.id: case for case in cases}
     shutil.rmtree(run.path / "predictions", ignore_errors=True)  # of a shorter training, perhaps of more scans
     # The folder is there when all of it is: a run that is killed on the way writes it anew when it is called again.
-    kept = np.load(run.path / "predictions.npz", allow_pickle=False)
-    with kept as held, replacing_folder(run.path / "predictions", marker="") as out:
-        names = [name for name in held.files if name.split("/", 2)[2] in by_id]
-        for name in track(names, "writing predictions", total=len(names)):
-            checkpoint, branch, id_ = name.split("/", 2)
-            labels = to_source(held[name], prepared[id_])
-            io.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
-    if names and not run.config.target:  # with a target, the files' own masks have other classes
-        seen = {name.split("/", 2)[2] for name in names}
-        evaluate(run.path / "predictions", [by_id[id_] for id_ in sorted(seen)]).write(run.path / "native")
+    with replacing_folder(run.path / "predictions", marker="") as out:
+        for checkpoint, id_, maps in _on_source(run, scans, prepared, hardware):
+            for branch, labels in maps.items():
+                io.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
+    if scans and not run.config.target:  # with a target, the files' own masks have other classes
+        evaluate(run.path / "predictions", [by_id[scan.name] for scan in scans]).write(run.path / "native")
+
+
+def _on_source(
+    run: RunFolder, scans: Sequence[Scan], prepared: Prepared, hardware: Hardware
+) -> Iterator[tuple[str, str, dict[str, Labels]]]:
+    """Checkpoint, scan and label maps by output: as ``mixseg predict`` would write them.
+
+    Those on the training grid are kept in the run. A scan that was resampled comes back by its probabilities, which
+    are not: it is predicted once more, where there still are weights to do it with.
+    """
+    fabric = make_fabric(Hardware(hardware.device), run.config.precision)
+    method = build(run.config, channels=prepared.channels, classes=len(prepared.classes)).to(fabric.device)
+    classes = len(prepared.classes)
+    with np.load(run.path / "predictions.npz", allow_pickle=False) as kept:
+        checkpoints = list(dict.fromkeys(name.partition("/")[0] for name in kept.files))
+        with Progress("writing predictions", total=len(checkpoints) * len(scans), silent=not scans) as bar:
+            for checkpoint in checkpoints:
+                weights = run.path / f"{checkpoint}.pt"
+                if weights.exists():
+                    load_weights(method, weights)
+                for scan in scans:
+                    place = prepared[scan.name]
+                    if weights.exists() and comes_back_by_probabilities(place, classes * len(method.outputs)):
+                        maps = predict_on_source(method, scan, place, run.config, fabric, classes=classes)
+                    else:
+                        held = {name: kept[f"{checkpoint}/{name}/{scan.name}"] for name in method.outputs}
+                        maps = {name: to_source(labels, place) for name, labels in held.items()}
+                    yield checkpoint, scan.name, maps
+                    bar.step(scan.name)

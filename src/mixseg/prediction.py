@@ -64,6 +64,7 @@ def predict_folder(
     method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=chosen)
     method.to(fabric.device)
     options = replace(prepare_options(config), target=None)
+    answer = method.outputs[0]
     written, said = [], ""
     with Progress("predicting", total=len(cases)) as bar:
         for case in cases:
@@ -74,15 +75,15 @@ def predict_folder(
             if plan != said:
                 bar.say(plan)
             said = plan
-            tell = partial(_tell, bar, case.id)
+            wanted: dict[str, Any] = {"outputs": [answer], "tell": partial(_tell, bar, case.id)}
             if probabilities or entropy:
-                answer = method.outputs[0]
-                found = predict_probabilities(method, scan, config, fabric, outputs=[answer], tell=tell)[answer]
+                found = predict_probabilities(method, scan, config, fabric, **wanted)[answer]
                 probs = probabilities_to_source(found.float().numpy(), place)
                 more = _maps(probs, classes, probabilities=probabilities, entropy=entropy)
                 maps = {"": decided(probs, config), **more}
             else:
-                maps = {"": predict_on_source(method, scan, place, config, fabric, classes=len(classes), tell=tell)}
+                labels = predict_on_source(method, scan, place, config, fabric, classes=len(classes), **wanted)
+                maps = {"": labels[answer]}
             for suffix, values in maps.items():
                 written.append(out / f"{case.id}{suffix}.nii.gz")
                 io.write(written[-1], values, like=case.image[0])

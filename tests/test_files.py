@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixseg.errors import MixsegError
-from mixseg.files import explained, read_json, replacing, write_json, writing_arrays
+from mixseg.files import check_name, explained, read_json, replacing, write_json, writing_arrays
 
 
 def leftovers(folder):
@@ -93,3 +93,14 @@ def test_arrays_are_kept_one_by_one_and_read_as_one_archive(tmp_path):
             assert np.array_equal(held[name], array)
     np.savez_compressed(tmp_path / "numpys.npz", **arrays)
     assert (tmp_path / "maps.npz").stat().st_size < 1.5 * (tmp_path / "numpys.npz").stat().st_size
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "/x", "a/b", "a\\b", "x\0"])
+def test_a_name_that_leads_to_another_folder_is_one_sentence(name):
+    with pytest.raises(MixsegError, match=r"^The scan .* in here cannot be part of a file name: rename it"):
+        check_name("scan", name, "here")
+
+
+@pytest.mark.parametrize("name", ["a", "patient001_frame01", "left ventricle", "a.b", "..a", "Größe (2)"])
+def test_any_other_name_will_do(name):
+    check_name("scan", name, "here")

@@ -77,6 +77,15 @@ def writing_arrays(path: Path) -> Iterator[Callable[[str, NDArray[np.generic]], 
         yield keep
 
 
+def check_name(what: str, name: str, where: object) -> None:
+    """Nothing, or one sentence about a name that would lead the files called after it to another folder."""
+    if not name.strip(".") or any(sign in name for sign in "/\\\0"):
+        raise MixsegError(
+            f"The {what} {name!r} in {where} cannot be part of a file name: rename it, without / and \\, "
+            "and not with dots alone."
+        )
+
+
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - whatever json takes
     """Write ``content`` as indented JSON, atomically."""
     with replacing(path) as temporary:

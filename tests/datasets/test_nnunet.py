@@ -164,6 +164,10 @@ def test_files_may_be_listed_in_dataset_json(tmp_path):
         ({"annotated": {"x": ["liver"]}}, "names 'liver'"),
         ({"annotated": ["x"]}, "'annotated' of .* is not an object"),
         ({"dataset": {"x": {}}}, "lists no images for x"),
+        ({"dataset": {"../../outside": {"images": ["x.nii.gz"]}}}, "scan '../../outside' in .*: rename it"),
+        ({"dataset": {"..": {"images": ["x.nii.gz"]}}}, "scan '..' in .*: rename it"),
+        ({"labels": {"background": 0, "GTV/CTV": 1}}, "label 'GTV/CTV' in .*: rename it"),
+        ({"labels": {"0": "background", "1": ""}}, "label '' in .*: rename it"),
     ],
 )
 def test_a_wrong_entry_of_dataset_json_is_one_sentence(tmp_path, entries, sentence):
@@ -227,9 +231,11 @@ def test_a_dataset_that_fails_half_way_leaves_nothing(tmp_path):
         yield from items()
         yield nnunet.Item("p1_a", ())
 
-    with pytest.raises(MixsegError, match="'p1_a' cannot name a scan"):
+    with pytest.raises(MixsegError, match="two scans called p1_a: rename one"):
         nnunet.write_dataset(tmp_path / "out", "Heart", ("background", "RV", "Myo", "LV"), broken())
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(MixsegError, match="scan 'a/b' in Heart cannot be part of a file name"):
+        nnunet.write_dataset(tmp_path / "out", "Heart", ("background", "LV"), [nnunet.Item("a/b", ())])
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
     with pytest.raises(MixsegError, match="exists and is not empty"):

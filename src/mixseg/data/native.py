@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mixseg.data.grid import Labels
 from mixseg.errors import MixsegError
+from mixseg.files import check_name
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def check_headers(headers: Iterable[Header]) -> tuple[tuple[str, ...], int]:
     """The class names and the number of channels that all scans share; an error names the first that differs."""
     seen: dict[str, Header] = {}
     for header in headers:
+        check_name("scan", header.id, header.source)
         if header.id in seen:
             raise MixsegError(
                 f"Two scans are called {header.id} ({seen[header.id].source}, {header.source}): rename one."
@@ -111,4 +113,7 @@ def check_headers(headers: Iterable[Header]) -> tuple[tuple[str, ...], int]:
         seen[header.id] = header
     if not seen:
         raise MixsegError("There is no scan to prepare: check the folder and the choice of cases.")
-    return next(iter(seen.values())).classes, next(iter(seen.values())).channels
+    first = next(iter(seen.values()))
+    for name in first.classes:
+        check_name("class", name, first.source)
+    return first.classes, first.channels

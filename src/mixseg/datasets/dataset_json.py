@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mixseg.errors import MixsegError
-from mixseg.files import read_json
+from mixseg.files import check_name, read_json
 
 NAME = "dataset.json"
 
@@ -77,6 +77,7 @@ def _names(content: dict[str, Any], path: Path) -> dict[int, str]:
             number = int(value)
         except (TypeError, ValueError):
             raise MixsegError(f"Label '{name}' of {path} has the id {value!r}: give it a whole number.") from None
+        check_name("label", name, path)
         if number in names:
             raise MixsegError(f"{path} gives the id {number} to '{names[number]}' and '{name}': give each its own.")
         names[number] = name
@@ -92,6 +93,7 @@ def _annotated(case: str, classes: Any, names: dict[int, str], path: Path) -> tu
 
 
 def _files(case: str, entry: Any, path: Path) -> tuple[tuple[Path, ...], Path | None]:  # noqa: ANN401 - json
+    check_name("scan", case, path)
     images = entry.get("images") if isinstance(entry, dict) else None
     if not isinstance(images, list) or not images:
         raise MixsegError(f"'dataset' of {path} lists no images for {case}: give a list of file names.")

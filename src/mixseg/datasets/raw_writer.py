@@ -15,7 +15,7 @@ from mixseg import io
 from mixseg.datasets.dataset_json import NAME
 from mixseg.datasets.layout import patient_and_frame
 from mixseg.errors import MixsegError
-from mixseg.files import replacing, write_json
+from mixseg.files import check_name, replacing, write_json
 from mixseg.labels import declaration, encode
 from mixseg.types import IGNORE, Source, Volume
 
@@ -72,10 +72,9 @@ def _write(draft: Path, name: str, classes: Sequence[str], items: Iterable[Item]
     annotated: dict[str, list[str]] = {}
     ignore, training = False, 0
     for item in items:
-        if item.id in seen or not item.id or "/" in item.id:
-            raise MixsegError(
-                f"'{item.id}' cannot name a scan of {name}: give each a name of its own, without slashes."
-            )
+        check_name("scan", item.id, name)
+        if item.id in seen:
+            raise MixsegError(f"{name} has two scans called {item.id}: rename one.")
         seen.add(item.id)
         _write_item(draft, item, classes)
         ignore |= item.label is not None and bool((item.label == IGNORE).any())

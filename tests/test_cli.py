@@ -2,9 +2,11 @@
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -12,9 +14,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from conftest import ROOT
 from dataset_folders import AFFINE, SHAPE, image, make_acdc, make_nnunet, mask, nifti
 from mixseg import cli, io
-from mixseg.cli import VERBS, main
+from mixseg.cli import VERBS, doctor, main
 from mixseg.cli.doctor import Gpu, Machine, remarks
 from mixseg.cli.settings import parse
 from mixseg.data.prepared import Prepared
@@ -394,6 +397,16 @@ def test_doctor_prints_what_there_is(capsys):
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert all(word in said for word in ("mixseg", "torch", "GPUs that torch sees", "free disk"))
+
+
+def test_doctor_names_extras_that_there_are(capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "installed", lambda library: None)
+    assert main(["doctor"]) == 0
+    named = re.findall(r"pip install mixseg\[(\S+)\]", " ".join(capsys.readouterr().out.split()))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(named) == set(extras) - {"dev"}
+    for extra in named:
+        assert extras[extra][0].startswith(doctor.LIBRARY_OF.get(extra, extra))
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ import dataclasses
 import json
 import re
 import typing
+from collections.abc import Mapping
 
 import pytest
 
 from conftest import ROOT
-from mixseg.config import Config
+from mixseg.config import BatchSizes, Config
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.methods import METHODS, MethodOptions
 from mixseg.presets import PRESETS
@@ -38,15 +39,17 @@ def values(hint):
         float: "number",
         bool: "`true`, `false`",
         int | None: "whole number or `null`",
-        tuple[float, ...] | None: "numbers or `null`",
-    }
-    names |= {
         tuple[str, ...]: "list of texts",
         tuple[int, int]: "2 whole numbers",
         tuple[int, int, int]: "3 whole numbers",
         tuple[int, int, int] | None: "3 whole numbers or `null`",
+        tuple[int, ...] | None: "list of whole numbers or `null`",
+        tuple[float, float] | None: "2 numbers or `null`",
+        tuple[float, ...] | None: "numbers or `null`",
+        BatchSizes: "object",
+        Mapping[str, float]: "object",
     }
-    return names.get(hint, "object")
+    return names[hint]
 
 
 def keys_table():

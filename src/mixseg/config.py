@@ -63,6 +63,7 @@ class Config:
         spacing: Voxel size in mm that scans are resampled to, 2 numbers in 2D and 3 in 3D; slices are then cropped or
             padded to ``size`` round their centre. None: slices are stretched to ``size``, volumes kept as they are.
         long_side: In 2D, the same for scans without a voxel size: pixels that the longer side of a slice becomes.
+        clip: Percentiles of a volume, such as [1, 99], that become black and white; None is minimum and maximum.
         patch: Size of the patches in 3D.
         window: How windows of a volume that overlap are averaged: "gaussian" lets their middle count more, "uniform"
             all of them alike.
@@ -117,6 +118,7 @@ class Config:
     size: tuple[int, int] = (256, 256)
     spacing: tuple[float, ...] | None = None
     long_side: int | None = None
+    clip: tuple[float, float] | None = None
     patch: tuple[int, int, int] = (112, 112, 80)
     window: Literal["gaussian", "uniform"] = "gaussian"
     stride: tuple[int, int, int] | None = None

@@ -1,7 +1,7 @@
 """One run: train a config on arrays, predict, evaluate, write the run folder.
 
 Imports torch, numpy, scipy and Fabric alone, so that a bare GPU node can do it:
-``python -m mixseg.run CONFIG.json --data ARCHIVE --out DIR``.
+``python -m mixseg.run CONFIG.json --data ARCHIVE --split FILE --out DIR``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from mixseg.checkpoint import load_weights
 from mixseg.config import Config, make_config, read_config
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
+from mixseg.data.build import digest
 from mixseg.data.crop import uncut
+from mixseg.data.options import PrepareOptions
 from mixseg.data.pack import unpack
-from mixseg.data.prepared import Prepared
+from mixseg.data.prepared import Prepared, tuples
 from mixseg.data.scan import Scan
 from mixseg.data.split import Split, read_split
 from mixseg.data.views import see
@@ -242,10 +244,10 @@ def _say_plan(scans: Sequence[Scan], config: Config, data: Data, method: Method)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train configs on an archive that ``mixseg prepare --pack`` made, with nothing installed but torch and Fabric."""
+    """Train configs on what ``mixseg prepare`` made, with nothing installed but torch, numpy, scipy and Fabric."""
     parser = argparse.ArgumentParser(prog="python -m mixseg.run", description=main.__doc__)
     parser.add_argument("configs", nargs="+", type=Path, help="JSON configs; each run is named after its file")
-    parser.add_argument("--data", required=True, type=Path, help="archive made by `mixseg prepare --pack`")
+    parser.add_argument("--data", required=True, type=Path, help="archive or folder made by `mixseg prepare`")
     parser.add_argument("--split", required=True, type=Path, help="splits.json with patients of train, val and test")
     parser.add_argument("--out", required=True, type=Path, help="folder for the run folders")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
@@ -258,7 +260,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for path in options.configs:
             phases = Phases()
             config = make_config(**read_config(path))
-            prepared = unpack(options.data, _unpacked(options.out, config), prepare_options(config))
+            prepared = _arrays(options.data, options.out, prepare_options(config))
+            # What the images were packed with holds for those that the run will predict, too.
+            config = replace(config, clip=tuples(prepared.index["options"]["clip"]))
             for sentence in prepared.losses():
                 print(sentence, flush=True)
             split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
@@ -274,14 +278,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
 
 
-def _unpacked(out: Path, config: Config) -> Path:
-    """Where the arrays of one training grid lie, so that configs which share it share them."""
-    grid = "x".join(map(str, config.size)) if config.dims == 2 else "volumes"
-    if config.spacing:
-        grid += "-of-" + "x".join(f"{mm:g}" for mm in config.spacing) + "-mm"
-    if config.dims == 2 and config.long_side:
-        grid += f"-of-{config.long_side}"
-    return out / ".prepared" / "-".join([grid, config.partial, *config.target])
+def _arrays(data: Path, out: Path, options: PrepareOptions) -> Prepared:
+    """What to train on: a prepared folder as it is, or an archive unpacked under ``out``, once for all of one grid."""
+    if not data.is_dir():
+        name = f"{data.stem}-{digest(str(data.resolve()), str(options))[:8]}"
+        return unpack(data, out / ".prepared" / name, options)
+    prepared = Prepared(data)
+    for key, made in tuples(prepared.index["options"]).items():
+        asked = getattr(options, key)
+        # The seed of partial labels is no part of a config, and clip need not be told twice.
+        if asked != made and key != "seed" and not (key == "clip" and asked is None):
+            raise MixsegError(
+                f"{data} was prepared with {key} {made}, and the config asks for {asked}: "
+                "change the config, or prepare the scans again."
+            )
+    return prepared
 
 
 if __name__ == "__main__":

@@ -178,4 +178,5 @@ def prepare_options(config: Config) -> PrepareOptions:
         partial=config.partial,
         spacing=config.spacing,
         long_side=config.long_side if config.dims == 2 else None,
+        clip=config.clip,
     )

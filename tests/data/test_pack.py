@@ -66,8 +66,9 @@ def test_several_channels_and_clipped_intensities_travel_too(tmp_path):
     here = prepare(cases, tmp_path / "here", options, workers=1)
     archive = pack(cases, tmp_path / "scans.mixseg", options, workers=1)
     assert unpack(archive, tmp_path / "there", options, workers=1).index == here.index
-    with pytest.raises(MixsegError, match=r"packed with clip \(2.0, 98.0\), not None"):
-        unpack(archive, tmp_path / "other", SMALL)
+    assert unpack(archive, tmp_path / "unasked", SMALL, workers=1).index == here.index
+    with pytest.raises(MixsegError, match=r"packed with clip \(2.0, 98.0\), not \(1.0, 99.0\)"):
+        unpack(archive, tmp_path / "other", dataclasses.replace(SMALL, clip=(1.0, 99.0)))
 
 
 def test_the_same_scans_make_the_same_archive_in_one_process_or_two(tmp_path):

@@ -12,10 +12,13 @@ from pathlib import Path
 LIBRARIES = ("lightning-fabric", "numpy", "scipy", "scikit-image", "nibabel", "SimpleITK", "h5py", "matplotlib", "tyro")
 EXTRAS = {
     "tensorboard": "curves in TensorBoard",
-    "mlflow-skinny": "curves in MLflow",
+    "mlflow": "curves in MLflow",
     "ray": "experiments in a Ray cluster",
-    "submitit": "experiments under SLURM",
+    "slurm": "experiments under SLURM",
 }
+"""Extras of ours, and what each is for."""
+LIBRARY_OF = {"mlflow": "mlflow-skinny", "slurm": "submitit"}
+"""The library that an extra brings, where it has another name."""
 DRIVER = Path("/proc/driver/nvidia/version")
 LITTLE_DISK_GIB = 5.0
 
@@ -117,8 +120,10 @@ def remarks(machine: Machine) -> list[str]:
 def _software() -> list[tuple[str, str]]:
     lines = [("mixseg", installed("mixseg") or "not installed"), ("Python", platform.python_version())]
     lines += [(name, installed(name) or "missing") for name in LIBRARIES]
-    extras = ((name, installed(name), use) for name, use in EXTRAS.items())
-    return lines + [(name, at or f"not installed ({use}): pip install mixseg[{name}]") for name, at, use in extras]
+    for extra, use in EXTRAS.items():
+        library = LIBRARY_OF.get(extra, extra)
+        lines.append((library, installed(library) or f"not installed ({use}): pip install mixseg[{extra}]"))
+    return lines
 
 
 def _hardware(machine: Machine) -> list[tuple[str, str]]:

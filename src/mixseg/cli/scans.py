@@ -151,7 +151,7 @@ def prepare(
     $ mixseg prepare scans.zip arrays
 
     The first writes a folder; the second one small archive, which the third unpacks on another machine that needs no
-    image library.
+    image library. There, python -m mixseg.run trains from either: see docs/how-to/another-machine.md.
 
     Args:
         folder: Scans in any known layout, or an archive made with --pack.

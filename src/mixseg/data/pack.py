@@ -10,7 +10,7 @@ import json
 import lzma
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,14 @@ def unpack(path: Path, out: Path, options: PrepareOptions | None = None, *, work
     Args:
         path: An archive written by ``pack``.
         out: A new or empty folder, or a prepared one to replace; one made from this archive is returned at once.
-        options: The training grid and the labels on it.
+        options: The training grid and the labels on it; ``clip`` is the archive's if it is not given.
         workers: Processes; ``None`` is one per core.
     """
     options = options or PrepareOptions()
     index = _index(path)
     clip = tuples(index["clip"])
+    if options.clip is None:
+        options = replace(options, clip=clip)
     if options.clip != clip:
         raise MixsegError(f"{path} was packed with clip {clip}, not {options.clip}: pack the scans again.")
     entries = [tuples(entry) for entry in index["cases"]]

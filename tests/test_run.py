@@ -1,0 +1,64 @@
+"""``python -m mixseg.run``: training from what ``mixseg prepare`` made, an archive or a folder."""
+
+import json
+
+import pytest
+
+from mixseg.cli import main as mixseg
+from mixseg.data.prepared import Prepared
+from mixseg.folder import RunFolder
+from mixseg.run import main
+from mixseg.simulation import Recipe, simulate_phantom
+from mixseg.training_data import prepare_options
+
+CONFIG = {"preset": "quick", "method": "lower-bound", "steps": 2, "width": 2, "depth": 2, "size": [16, 16]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Scans, and what prepare makes of them with the outermost percentiles clipped."""
+    root = tmp_path_factory.mktemp("made")
+    simulate_phantom(root / "scans", Recipe(keep_full=1), kind="heart", size=20, seed=0, patients=4, val=1, test=1)
+    clip = ["--clip", "1", "99", "--workers", "1"]
+    assert mixseg(["prepare", str(root / "scans"), str(root / "scans.zip"), "--pack", *clip]) == 0
+    assert mixseg(["prepare", str(root / "scans"), str(root / "arrays"), "--size", "16", "16", *clip]) == 0
+    return root
+
+
+def start(made, out, data, **changes):
+    path = out / "config.json"
+    path.write_text(json.dumps(CONFIG | changes))
+    split = made / "scans" / "splits.json"
+    main([str(path), "--data", str(made / data), "--split", str(split), "--out", str(out), "--device", "cpu"])
+    return RunFolder(out / "config")
+
+
+@pytest.mark.parametrize("data", ["scans.zip", "arrays"])
+def test_a_run_trains_from_it_and_takes_its_clip_over(made, tmp_path, data):
+    run = start(made, tmp_path, data)
+    assert run.finished["steps"] == 2
+    assert run.facts["data"] == Prepared(made / "arrays").content
+    assert prepare_options(run.config).clip == (1.0, 99.0), "what will be predicted is clipped alike"
+    assert start(made, tmp_path, data).finished == run.finished, "the same call again changes nothing"
+
+
+def test_an_archive_is_unpacked_to_a_folder_named_after_it_and_the_grid(made, tmp_path):
+    start(made, tmp_path, "scans.zip")
+    (folder,) = (tmp_path / ".prepared").iterdir()
+    assert folder.name.startswith("scans-")
+    assert Prepared(folder).content == Prepared(made / "arrays").content
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "sentence"),
+    [
+        ("arrays", {"size": [20, 20]}, "arrays was prepared with size (16, 16), and the config asks for (20, 20)"),
+        ("arrays", {"clip": [2, 98]}, "arrays was prepared with clip (1.0, 99.0), and the config asks for (2.0, 98.0)"),
+        ("scans.zip", {"clip": [2, 98]}, "scans.zip was packed with clip (1.0, 99.0), not (2.0, 98.0)"),
+    ],
+)
+def test_another_grid_or_clip_than_that_of_the_config_is_one_sentence(made, tmp_path, capsys, data, changes, sentence):
+    with pytest.raises(SystemExit) as ended:
+        start(made, tmp_path, data, **changes)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err

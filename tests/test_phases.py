@@ -26,3 +26,12 @@ def test_the_phases_of_a_run_add_up_to_its_seconds(tmp_path):
     assert list(found["phases"]) == ["start", "steps", "looks", "checkpoints", "assess"]
     assert sum(found["phases"].values()) == pytest.approx(time.monotonic() - began, abs=1.0)
     assert sum(found["phases"].values()) >= found["seconds"] - 0.2
+
+
+def test_a_training_that_went_on_counts_the_seconds_of_every_process(tmp_path):
+    once = train(config(steps=10), data(), tmp_path / "run", hardware=Hardware("cpu")).finished
+    longer = train(config(steps=20), data(), tmp_path / "run", hardware=Hardware("cpu")).finished
+    again = train(config(steps=20), data(), tmp_path / "run", hardware=Hardware("cpu"), test=True).finished
+    assert longer["phases"]["steps"] > once["phases"]["steps"]
+    assert again["training_seconds"] >= longer["training_seconds"] > once["training_seconds"]
+    assert again["phases"]["steps"] == pytest.approx(longer["phases"]["steps"], abs=0.05), "no step was done again"

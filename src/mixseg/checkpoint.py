@@ -72,6 +72,8 @@ class State:
     best: Weights = field(default_factory=dict)
     written: int = 0
     """The step of the weights in best.pt, which are not written twice."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """What the training has taken so far, by phase."""
 
     def keep_if_best(self, score: float) -> None:
         """Remember the present weights if no look scored higher; the first of equals stays."""
@@ -88,7 +90,7 @@ class State:
         if self.average:
             content["average"] = {"weights": self.average.weights, "updates": self.average.updates}
         new = {"best.pt": {**found, "method": self.best}} if self.best_step != self.written else {}
-        return {**new, "last.pt": {**content, "best": found}}
+        return {**new, "last.pt": {**content, "best": found, "seconds": dict(self.seconds)}}
 
     def resume(self, folder: Path) -> None:
         """Take up the last checkpoint of ``folder``, if there is one."""
@@ -102,6 +104,7 @@ class State:
         if self.average and "average" in content:
             self.average.weights, self.average.updates = content["average"]["weights"], content["average"]["updates"]
         self.best_score, self.best_step = content["best"]["score"], content["best"]["step"]
+        self.seconds = content.get("seconds", {})
         if self.best_step and (folder / "best.pt").exists():
             best = _read(folder / "best.pt", device, WEIGHTS)
             self.best, self.written = best["method"], best["step"]

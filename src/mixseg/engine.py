@@ -66,6 +66,7 @@ def fit(
     if state.step > config.steps:
         raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
     record, phases = Record(), phases or Phases()
+    phases.go_on_from(state.seconds)
     with (
         Writer() as writer,
         Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
@@ -136,6 +137,7 @@ class _Pause:
         if stop or last or time.monotonic() - self.saved > SECONDS_BETWEEN_CHECKPOINTS:
             self.writer.wait()
             _refuse_broken(state, self.folder)
+            state.seconds = self.phases.entry()
             self.writer.save(state, self.folder)
             self.saved = time.monotonic()
             self.phases.end("checkpoints")

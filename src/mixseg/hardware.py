@@ -37,8 +37,7 @@ class Hardware:
 def make_fabric(hardware: Hardware, precision: str) -> Fabric:
     """Fabric for the hardware, launched: with several processes, each goes on from here."""
     accelerator = accelerator_of(hardware.device)
-    if precision == "auto":
-        precision = "bf16" if has_bf16(accelerator) else "fp32"
+    precision = settle_precision(precision, hardware.device)
     torch.set_float32_matmul_precision("highest" if precision in ("fp32", "fp64") else "high")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.benchmark = True  # the shapes of training never change
@@ -54,6 +53,13 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
     )
     fabric.launch()
     return fabric
+
+
+def settle_precision(precision: str, device: str) -> str:
+    """What "auto" means there; any other precision is itself."""
+    if precision != "auto":
+        return precision
+    return "bf16" if has_bf16(accelerator_of(device)) else "fp32"
 
 
 def has_bf16(accelerator: str) -> bool:

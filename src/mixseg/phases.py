@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+
+TRAINING = ("start", "compile", "steps", "looks", "checkpoints")
+"""The phases of the training itself, which a run that goes on has had some of before."""
 
 
 class Phases:
@@ -23,6 +27,17 @@ class Phases:
         self.seconds[name] = self.seconds.get(name, 0.0) + now - self.last
         self.last = now
 
+    def go_on_from(self, earlier: Mapping[str, float]) -> None:
+        """Count what an earlier process spent on the same training."""
+        for name, seconds in earlier.items():
+            if name in TRAINING:
+                self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    @property
+    def trained(self) -> float:
+        """Seconds of the training, those of earlier processes included."""
+        return sum(self.seconds.get(name, 0.0) for name in TRAINING)
+
     def entry(self) -> dict[str, float]:
-        """For finished.json."""
+        """For finished.json and last.pt."""
         return {name: round(seconds, 2) for name, seconds in self.seconds.items()}

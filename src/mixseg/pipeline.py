@@ -27,6 +27,7 @@ from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric
 from mixseg.labels import LabelFlags
 from mixseg.model import build, comes_back_by_probabilities, predict_on_source
+from mixseg.phases import Phases
 from mixseg.progress import Progress
 from mixseg.proposals import find_source, inherited
 from mixseg.run import propose, train
@@ -58,6 +59,7 @@ def train_folder(
         hardware: Where to compute.
         test: Score the test scans too.
     """
+    phases = Phases()
     dataset = dataset or recognise(folder)
     cases = load(folder, dataset, flags, print)
     settings, plan = planned(cases, inherited(settings or {}, out), out, hardware or Hardware())
@@ -72,7 +74,8 @@ def train_folder(
     proposals = propose(config, prepared, split, out, hardware=hardware)
     data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan)
     before = RunFolder(out).finished
-    run = train(config, data, out, hardware=hardware, test=test)
+    phases.end("data")
+    run = train(config, data, out, hardware=hardware, test=test, phases=phases)
     if run.finished != before or not _written(run):
         scored_test = bool(run.finished and run.finished["test"])
         scans = (*data.val, *(data.open_test() if scored_test else ()))
@@ -114,14 +117,16 @@ def write_predictions(
     They are scored there too, in voxels and in mm: ``native/metrics.csv`` and ``native/summary*.json``.
     """
     by_id = {case.id: case for case in cases}
-    shutil.rmtree(run.path / "predictions", ignore_errors=True)  # of a shorter training, perhaps of more scans
-    # The folder is there when all of it is: a run that is killed on the way writes it anew when it is called again.
+    for name in ("native", "predictions"):
+        shutil.rmtree(run.path / name, ignore_errors=True)  # of a shorter training, perhaps of more scans
+    # A folder is there when all of it is: a run that is killed on the way writes it anew when it is called again.
     with replacing_folder(run.path / "predictions", marker="") as out:
         for checkpoint, id_, maps in _on_source(run, scans, prepared, hardware):
             for branch, labels in maps.items():
                 io.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
     if scans and not run.config.target:  # with a target, the files' own masks have other classes
-        evaluate(run.path / "predictions", [by_id[scan.name] for scan in scans]).write(run.path / "native")
+        with replacing_folder(run.path / "native", marker="") as out:
+            evaluate(run.path / "predictions", [by_id[scan.name] for scan in scans]).write(out)
 
 
 def _on_source(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -37,7 +36,7 @@ from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import write_json, writing_arrays
 from mixseg.folder import RunFolder, environment
-from mixseg.hardware import Hardware, disband, lead, make_fabric
+from mixseg.hardware import Hardware, disband, lead, make_fabric, settle_precision
 from mixseg.logbook import read_log
 from mixseg.methods import Method
 from mixseg.model import build, load, memory_plan, predict_labels, predict_maps
@@ -72,7 +71,9 @@ def train(
     if test:
         data.open_test()  # patients or masks that are missing are told now, before hours are spent
     config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
-    fabric = make_fabric(hardware or Hardware(), config.precision)
+    hardware = hardware or Hardware()
+    precision = settle_precision(config.precision, hardware.device)
+    fabric = make_fabric(hardware, precision)
     with ExitStack() as held:
         held.callback(disband)
 
@@ -80,7 +81,7 @@ def train(
             """Take the folder; False if there is nothing left to do in it."""
             held.enter_context(folder.locked())
             facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
-            facts = environment(fabric.device, data.hash) | facts
+            facts = environment(fabric.device, data.hash) | {"precision": precision} | facts
             if data.proposals:
                 facts["proposals"] = dict(data.proposals.origin)
             if data.plan:
@@ -98,10 +99,9 @@ def train(
             off = terms_off(config, data)
             if off and fabric.is_global_zero:
                 print(off, flush=True)
-            started = time.monotonic()
             method = _fit(config, data, folder, fabric, phases)
             _let_go(fabric)
-            _finish(method, config, data, folder, fabric, phases, test=test, started=started)
+            _finish(method, config, data, folder, fabric, phases, test=test)
         else:
             _let_go(fabric)
     return folder
@@ -123,10 +123,8 @@ def _finish(
     phases: Phases,
     *,
     test: bool,
-    started: float,
 ) -> None:
     """Predict and score; finished.json comes last."""
-    trained = time.monotonic() - started
     rows = _assess(method, config, data, folder, fabric, test=test)
     write_metrics(folder.path / "metrics.csv", rows)
     phases.end("assess")
@@ -135,8 +133,8 @@ def _finish(
         folder.path / "finished.json",
         {
             "steps": config.steps,
-            "training_seconds": round(trained, 1),
-            "seconds": round(time.monotonic() - started, 1),
+            "training_seconds": round(phases.trained, 1),
+            "seconds": round(phases.trained + phases.seconds["assess"], 1),
             "phases": phases.entry(),
             "peak_gpu_gib": memory and round(memory, 2),
             "labelled_patches": labelled_patches(read_log(folder.path / "log.jsonl")),

@@ -15,7 +15,7 @@ from mixseg.data.extent import Extent
 from mixseg.data.memory import Means
 from mixseg.data.plan import KEYS, Plan, choose_dims, make_plan
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware, accelerator_of, has_bf16
+from mixseg.hardware import Hardware, accelerator_of, settle_precision
 from mixseg.networks import NETWORKS
 from mixseg.types import Case
 
@@ -23,6 +23,8 @@ PLANNED = "strong"
 """The preset that is planned; the others fix the training grid, and only 2D or 3D is chosen for them."""
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where a container is told how much of the memory it may take."""
+MODEST = 8.0 * 2**30
+"""Bytes, where the system (Windows) does not say how many it has."""
 
 
 def planned(
@@ -68,14 +70,14 @@ def means_of(config: Config, hardware: Hardware) -> Means:
     """The network of ``config`` and what it can be trained with on ``hardware``."""
     network = NETWORKS[config.network]
     accelerator = accelerator_of(hardware.device)
-    half = config.precision == "bf16" or (config.precision == "auto" and has_bf16(accelerator))
+    bytes_of = {"bf16": 2, "fp64": 8}
     memory, where = _gpu() if accelerator == "cuda" else (_ram() / hardware.devices, "memory")
     return Means(
         memory=memory,
         where=where,
         channels=config.width or network.width,
         halvings=config.depth or network.depth,
-        number=2 if half else 8 if config.precision == "fp64" else 4,
+        number=bytes_of.get(settle_precision(config.precision, hardware.device), 4),
         devices=hardware.devices * hardware.nodes,
     )
 
@@ -88,6 +90,6 @@ def _gpu() -> tuple[float, str]:
 
 def _ram() -> float:
     """Bytes that this process could have: the machine's, or the container's."""
-    limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
+    limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))] if hasattr(os, "sysconf") else []
     limits += [float(text) for path in LIMITS if path.exists() and (text := path.read_text().strip()).isdigit()]
-    return min(limits)
+    return min(limits, default=MODEST)

@@ -10,14 +10,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from mixseg.config import make_config, to_dict
+from mixseg.config import WITHOUT_EFFECT, make_config, to_dict
 from mixseg.experiments.protocol import PROTOCOLS, STRONG, steps_of
 from mixseg.methods import METHODS
 from mixseg.scores import MEAN
 
 Record = dict[str, Any]
 
-NO_CHANGE = {"seed", "set", "split", "proposals_from", "compile", "validate_every", "on_collapse"}
+NO_CHANGE = WITHOUT_EFFECT | {"seed", "set", "split", "proposals_from"}
 """Keys in which runs may differ and still be runs of one row."""
 
 
@@ -96,7 +96,7 @@ def _usual(preset: str, method: str, dataset: str, n: int | None) -> Record:
     grid = STRONG.get(dataset, {}) if preset == "strong" else {}
     told = {"preset": preset, "method": method, "dataset": dataset, "set": n, **PROTOCOLS.get(dataset, {}), **grid}
     usual = to_dict(make_config(**told))
-    return {**usual, "steps": steps_of(preset, dataset, n, usual["steps"])}
+    return {**usual, "steps": steps_of(preset, dataset, n, usual["steps"], usual["batch"]["full"])}
 
 
 def _flat(config: Record) -> Record:

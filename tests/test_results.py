@@ -145,6 +145,7 @@ def test_seeds_make_one_group_with_mean_and_sd(book):
     [
         ({}, ()),
         ({"compile": False, "validate_every": 7, "weights": {"distill": 50}}, ()),
+        ({"on_collapse": "stop", "tensorboard": True, "mlflow": True}, ()),
         ({"detach": False}, ("detach=false",)),
         ({"weights": {"distill": 10}}, ("weights.distill=10.0",)),
         ({"partial": "erosion-10x10"}, ("partial=erosion-10x10",)),
@@ -161,6 +162,14 @@ def test_larger_sets_take_as_many_epochs():
     for n, factor in {3: 1, 5: 10 / 6, 10: 21 / 6}.items():
         steps = round(make_config(preset="paper").steps * factor)
         assert results_groups.changes(to_dict(make_config(**told, set=n, steps=steps))) == ()
+
+
+@pytest.mark.parametrize(("method", "steps"), [("ua-mt", 6500), ("lower-bound", 3000)])
+def test_methods_that_take_fewer_slices_a_step_take_as_many_epochs(method, steps):
+    told = {"preset": "paper", "dataset": "acdc", "target": ["LV"], "partial": "erosion-3x3", "set": 3}
+    for asked, expected in ((steps, ()), (steps + 1, (f"steps={steps + 1}",))):
+        config = make_config(method=method, steps=asked, **told)
+        assert results_groups.changes(to_dict(config)) == expected
 
 
 def test_the_page_shows_ours_beside_the_papers_and_says_what_was_not_run(book):

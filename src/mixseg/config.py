@@ -20,6 +20,9 @@ from mixseg.networks import NETWORKS
 from mixseg.presets import PRESETS
 from mixseg.typed_json import as_typed, build
 
+WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"})
+"""Keys of a config that make no other run."""
+
 
 @dataclass(frozen=True)
 class BatchSizes:

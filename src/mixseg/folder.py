@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from mixseg import __version__
-from mixseg.config import Config, from_dict, to_dict
+from mixseg.config import WITHOUT_EFFECT, Config, from_dict, to_dict
 from mixseg.errors import MixsegError
 from mixseg.files import explained, read_json, write_json
 
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
-MAY_CHANGE = {"steps", "validate_every", "compile", "on_collapse", "tensorboard", "mlflow", "window", "stride"}
+MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride"}
 """Keys that an unfinished or finished run may be continued with. What a step does depends on ``steps`` alone of these,
 through the progress of training: a schedule goes on where the step stands in the longer training."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mixseg.config import Config, make_config, to_dict
+from mixseg.config import WITHOUT_EFFECT, Config, make_config, to_dict
 from mixseg.data.build import digest
 from mixseg.data.split import Split
 from mixseg.errors import MixsegError, known
@@ -24,8 +24,6 @@ LONGEST_NAME = 120
 
 NOT_NAMED = {"method", "preset", "dataset", "split", "set", "seed", "proposals_from"}
 """Keys that a run's name says otherwise, or that all runs of an ``--out`` have in common."""
-WITHOUT_EFFECT = {"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"}
-"""Keys that make no other run."""
 
 
 @dataclass(frozen=True)

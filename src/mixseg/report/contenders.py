@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mixseg.config import to_dict
+from mixseg.config import WITHOUT_EFFECT, to_dict
 from mixseg.errors import MixsegError
 from mixseg.report.run_files import RunFiles
 from mixseg.report.tables import known_columns, mean_sd
 from mixseg.report.wording import branch_name, count, part_name
 from mixseg.scores import MEAN, Row, summarise
 
-NOT_COMPARED = ("seed", "compile", "validate_every", "on_collapse", "tensorboard", "mlflow")
+NOT_COMPARED = WITHOUT_EFFECT | {"seed"}
 """Keys that make no other method: runs that differ in nothing else are seeds of one."""
 
 

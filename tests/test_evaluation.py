@@ -4,11 +4,12 @@ import json
 import math
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from mixseg import io
+from mixseg import evaluation, io
 from mixseg.errors import MixsegError
 from mixseg.evaluation import evaluate, read_metrics
 from mixseg.labels import LabelFlags
@@ -293,3 +294,13 @@ def test_a_real_scan_is_perfect_against_itself_and_its_slices_shifted_are_not(re
         assert 0.5 < row.dsc < 1
         assert row.hd95_vox == pytest.approx(1, rel=1e-5)
         assert math.isnan(row.hd95_mm), "these files claim 1 mm along every axis: the voxel size is lost"
+
+
+def test_no_more_threads_than_cores_that_this_process_may_use(folders, monkeypatch):
+    asked = []
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3}, raising=False)
+    monkeypatch.setattr(
+        evaluation, "ThreadPoolExecutor", lambda count: asked.append(count) or ThreadPoolExecutor(count)
+    )
+    evaluate(*folders[:2])
+    assert asked == [1]

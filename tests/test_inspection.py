@@ -1,11 +1,13 @@
 """What inspect finds in a folder: who is supervised how, what is odd, and every bad file; and the page about it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_nnunet, mask, nifti, strokes
+from mixseg import inspection
 from mixseg.inspection import inspect, sample
 from mixseg.report.inspect_page import inspection_page
 from mixseg.types import IGNORE, Case, Source
@@ -214,3 +216,13 @@ def test_the_public_scans_are_recognised(real_data, name, scans, full):
     found = inspect(real_data / name)
     assert (found.layout, summary(found)["scans"], summary(found)["full masks"]) == (name, scans, full)
     assert found.problems == []
+
+
+def test_no_more_threads_than_cores_that_this_process_may_use(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3}, raising=False)
+    monkeypatch.setattr(
+        inspection, "ThreadPoolExecutor", lambda count: asked.append(count) or ThreadPoolExecutor(count)
+    )
+    inspect(make_nnunet(tmp_path))
+    assert asked == [1]

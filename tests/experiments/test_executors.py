@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from grids import small, write_scans
 
+from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
 from mixseg.experiments import executors
 from mixseg.experiments.conduct import conduct
-from mixseg.experiments.executors import Place, cores, make_executor, thread_limits
+from mixseg.experiments.executors import Place, make_executor, thread_limits
 from mixseg.experiments.local import Local
 from mixseg.experiments.plan import read_plan, run_path
 from mixseg.experiments.states import is_locked, state_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 from dataclasses import dataclass, field
@@ -75,6 +74,8 @@ def examine() -> Machine:
     """This machine."""
     import torch
 
+    from mixseg.data.parallel import cores
+
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     gpus = []
     for index in range(count):
@@ -87,7 +88,7 @@ def examine() -> Machine:
         driver=DRIVER.exists() or shutil.which("nvidia-smi") is not None,
         gpus=tuple(gpus),
         mps=torch.backends.mps.is_available(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=cores(),
         threads=torch.get_num_threads(),
         free_gib=shutil.disk_usage(Path.cwd()).free / 2**30,
     )

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from mixseg import io
 from mixseg.data.extent import Extent, not_meant
+from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
 from mixseg.evaluation.pairing import Job, match, of_cases, of_folder
 from mixseg.evaluation.summary_json import Entry, nnunet_summary
@@ -114,7 +114,7 @@ def evaluate(
 def _score_all(jobs: Sequence[Job], workers: int | None, *, in_mm: bool) -> list[tuple[Job, tuple[Row, ...]]]:
     # Decompressing and the search for neighbours run outside the interpreter lock: threads are enough.
     results: dict[int, tuple[Row, ...]] = {}
-    threads = workers or min(MOST_THREADS, os.cpu_count() or 1)
+    threads = workers or min(MOST_THREADS, cores())
     with ThreadPoolExecutor(threads) as pool, Progress("evaluating", total=len(jobs)) as bar:
         futures = {pool.submit(_score, job, in_mm=in_mm): index for index, job in enumerate(jobs)}
         try:

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from mixseg.data.parallel import cores
 from mixseg.errors import known
 from mixseg.experiments.worker import Job
 
@@ -66,11 +67,6 @@ def make_executor(name: str, place: Place) -> Executor:
     module, _, cls = EXECUTORS[name][0].partition(":")
     executor: Executor = getattr(import_module(module), cls)(place)
     return executor
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def thread_limits(workers: int) -> dict[str, str]:

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mixseg.experiments.executors import Place, cores, gpus, thread_limits
+from mixseg.data.parallel import cores
+from mixseg.experiments.executors import Place, gpus, thread_limits
 from mixseg.experiments.worker import Job, as_line
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

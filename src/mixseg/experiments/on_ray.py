@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
-from mixseg.experiments.executors import Place, cores, gpus
+from mixseg.experiments.executors import Place, gpus
 from mixseg.experiments.worker import Job, execute_into_log
 
 SMALLEST_STORE = 80 * 2**20

@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
-from mixseg.experiments.executors import Place, cores, gpus, thread_limits
+from mixseg.experiments.executors import Place, gpus, thread_limits
 from mixseg.experiments.worker import Job, execute_into_log
 
 MINUTES = 24 * 60

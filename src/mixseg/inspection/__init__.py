@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from mixseg.data.parallel import cores
 from mixseg.datasets import load, recognise
 from mixseg.inspection import tables
 from mixseg.inspection.oddities import oddities
@@ -85,7 +85,7 @@ def inspect(
     shown = set(sample(cases, previews))
     looks: dict[int, Look] = {}
     # Decompressing, most of the work, runs outside the interpreter lock: threads are enough.
-    threads = min(MOST_THREADS, os.cpu_count() or 1)
+    threads = min(MOST_THREADS, cores())
     with ThreadPoolExecutor(threads) as pool, Progress("inspecting", total=len(cases)) as bar:
         jobs = {pool.submit(look, case, preview=index in shown): index for index, case in enumerate(cases)}
         try:

@@ -1,5 +1,8 @@
 import dataclasses
 import errno
+import fcntl
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +16,8 @@ import pytest
 from scans import AFFINE, CLASSES, discs, write_case, write_cases
 
 from mixseg import io
+from mixseg.data import build
+from mixseg.data.folders import replacing_folder
 from mixseg.data.grid import resize_image, resize_labels, resize_strokes, to_slices, to_source
 from mixseg.data.native import to_8_bits
 from mixseg.data.options import PARTIAL_FROM
@@ -295,9 +300,61 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch, a
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(at, full)
-    with pytest.raises(MixsegError, match=r"No space left in .* of image\.npy"):
+    with pytest.raises(MixsegError, match=r"No space left to write .*/out: free some"):
         prepare([write_case(tmp_path / "in", "a")], tmp_path / "out", SMALL, workers=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+def test_a_disk_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
+    case = write_case(tmp_path / "in", "a")
+
+    def read_only(path, **_):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    with pytest.raises(MixsegError, match=r"No permission to write .*/out: choose a folder of yours"):
+        prepare([case], tmp_path / "out", SMALL, workers=1)
+
+
+def test_arrays_are_synced_as_every_system_can(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda file: synced.append(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE))
+    prepare([write_case(tmp_path / "in", "a")], tmp_path / "out", SMALL, workers=1)
+    assert len(synced) >= 4
+    assert os.O_RDONLY not in synced, "Windows syncs only what may be written"
+
+
+@pytest.mark.parametrize("before", ["nothing", "another"])
+def test_of_two_processes_that_prepare_the_same_the_first_ones_folder_stays(tmp_path, monkeypatch, before):
+    cases = write_cases(tmp_path / "in", 1)
+    out, theirs = tmp_path / "out", []
+    if before == "another":
+        prepare(cases, out, PrepareOptions(size=(8, 8)), workers=1)
+
+    def overtaken(folder):
+        other = multiprocessing.get_context("spawn").Process(target=prepare, args=(cases, out, SMALL))
+        other.start()
+        other.join()
+        theirs.append((out / "image.npy").stat().st_ino)
+        return content(folder)
+
+    content = build._content
+    monkeypatch.setattr(build, "_content", overtaken)
+    prepared = prepare(cases, out, SMALL, workers=1)
+    assert theirs == [(out / "image.npy").stat().st_ino]
+    assert prepared.content == Prepared(out).content
+    assert not hidden_files(tmp_path)
+
+
+@pytest.mark.parametrize("worth", [True, False])
+def test_a_folder_that_appears_at_the_last_moment_stays_if_it_is_as_good(tmp_path, worth):
+    path = tmp_path / "out"
+    with replacing_folder(path, marker="mark", is_there=lambda: worth) as ours:
+        (ours / "mark").write_text("ours")
+        path.mkdir()
+        (path / "mark").write_text("theirs")
+    assert (path / "mark").read_text() == ("theirs" if worth else "ours")
+    assert not hidden_files(tmp_path)
 
 
 def test_a_damaged_folder_is_one_sentence_and_is_made_again(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
@@ -26,7 +25,7 @@ from mixseg.data.options import PrepareOptions
 from mixseg.data.parallel import run_all
 from mixseg.data.prepared import ARRAYS, BEYOND, FORMAT, Prepared, PreparedCase
 from mixseg.errors import MixsegError
-from mixseg.files import write_json
+from mixseg.files import explained, write_json
 from mixseg.partial_labels import GENERATORS
 from mixseg.types import IGNORE
 
@@ -84,9 +83,11 @@ def build(
     classes = options.classes(names)
     cases = lay_out(headers, options)
     voxels = sum(case.voxels for case in cases)
-    with replacing_folder(out, marker=INDEX) as folder:
-        for name in ARRAYS:
-            _allocate(folder / f"{name}.npy", voxels * (channels if name == "image" else 1))
+    key = key_of([header.fingerprint for header in headers], options)
+    with replacing_folder(out, marker=INDEX, is_there=lambda: existing(out, key) is not None) as folder:
+        with explained(out):
+            for name in ARRAYS:
+                _allocate(folder / f"{name}.npy", voxels * (channels if name == "image" else 1))
         jobs = [_Job(folder, case, load, names, options) for case, load in zip(cases, loads, strict=True)]
         ids = [case.id for case in cases]
         filled = run_all(_fill, jobs, names=ids, label="preparing", workers=workers)
@@ -95,7 +96,7 @@ def build(
             np.save(folder / BEYOND, beyond)
         index = {
             "format": FORMAT,
-            "hash": key_of([header.fingerprint for header in headers], options),
+            "hash": key,
             "content": _content(folder),
             "options": asdict(options),
             "classes": classes,
@@ -211,17 +212,11 @@ def _targets(classes: tuple[str, ...], options: PrepareOptions) -> Labels:
 
 def _allocate(path: Path, size: int) -> None:
     """An array file of the right size, for the workers to fill."""
-    try:
-        open_memmap(path, mode="w+", dtype=np.uint8, shape=(size,)).flush()
-        if hasattr(os, "posix_fallocate"):
-            # Take the space now: a mapped write to a full disk ends the process without a word.
-            with path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        where = path.parent.parent
-        raise MixsegError(f"No space left in {where} for {size / 1e6:.1f} MB of {path.name}: free some.") from None
+    open_memmap(path, mode="w+", dtype=np.uint8, shape=(size,)).flush()
+    if hasattr(os, "posix_fallocate"):
+        # Take the space now: a mapped write to a full disk ends the process without a word.
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _fill(job: _Job) -> tuple[PreparedCase, Places]:
@@ -263,7 +258,7 @@ def _content(folder: Path) -> str:
     for path in (*(folder / f"{name}.npy" for name in ARRAYS), folder / BEYOND):
         if path.name == BEYOND and not path.exists():
             continue
-        with path.open("rb") as file:
+        with path.open("r+b") as file:  # Windows syncs only what it may write
             while block := file.read(1 << 22):
                 state.update(block)
             os.fsync(file.fileno())

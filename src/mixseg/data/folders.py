@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mixseg.errors import MixsegError
+from mixseg.files import explained
 
 
 @contextmanager
-def replacing_folder(path: Path, *, marker: str) -> Iterator[Path]:
+def replacing_folder(path: Path, *, marker: str, is_there: Callable[[], bool] = lambda: False) -> Iterator[Path]:
     """Yield an empty folder beside ``path``; on success it takes its place, on failure it goes.
 
     Args:
         path: The folder to write. One that exists is replaced only if it is empty or holds ``marker``.
         marker: The file that says that such a folder is one of ours.
+        is_there: Whether what lies there by now is as good. Another process was quicker, and may be reading it: it
+            stays, and ours goes.
     """
     refuse_foreign(path, marker)
     path = path.absolute()
@@ -26,19 +29,29 @@ def replacing_folder(path: Path, *, marker: str) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.writing-{socket.gethostname()}-{os.getpid()}")
     old = temporary.with_name(temporary.name + "-old")
     try:
-        try:
+        with explained(path):
             temporary.mkdir(parents=True)
-        except PermissionError:
-            raise MixsegError(f"No permission to write {path}: choose a folder of yours.") from None
         yield temporary
-        if path.exists():
-            path.rename(old)
-        temporary.rename(path)
+        with explained(path):
+            while not _moved(temporary, path) and not is_there():
+                with suppress(FileNotFoundError):  # another process has moved it just now
+                    path.rename(old)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         if old.exists() and not path.exists():  # the second of the two moves failed
             old.rename(path)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _moved(temporary: Path, path: Path) -> bool:
+    """Whether ``temporary`` has taken the place of ``path``: not if a folder is there."""
+    try:
+        temporary.rename(path)
+    except OSError:
+        if not path.is_dir():
+            raise
+        return False
+    return True
 
 
 def refuse_foreign(path: Path, marker: str) -> None:

@@ -65,7 +65,7 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
     if dataset == BUILT_IN:
         folder = out / "scans"
         if not (folder / MARKER).exists():
-            with replacing_folder(folder, marker=MARKER) as new:
+            with replacing_folder(folder, marker=MARKER, is_there=(folder / MARKER).exists) as new:
                 phantom.write(new, patients=TRAIN + VAL + TEST, val=VAL, test=TEST, size=SIZE)
         return Scans(BUILT_IN, folder, BUILT_IN, load(folder, BUILT_IN), PROTOCOLS[BUILT_IN])
     folder = Path(dataset)

@@ -1,6 +1,7 @@
 """Files are whole or absent, and what the disk refuses is one sentence."""
 
 import errno
+import fcntl
 import os
 
 import numpy as np
@@ -44,6 +45,13 @@ def test_a_written_file_follows_the_umask(tmp_path):
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o640
 
 
+def test_a_file_is_synced_as_every_system_can(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda file: synced.append(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE))
+    write_json(tmp_path / "a.json", {})
+    assert synced == [os.O_RDWR], "Windows syncs only what may be written"
+
+
 @pytest.mark.parametrize(
     ("number", "words"),
     [
@@ -79,6 +87,7 @@ def test_json_goes_there_and_back_and_a_broken_one_is_named(tmp_path):
     path.unlink()
     with pytest.raises(MixsegError, match=r"a\.json does not exist"):
         read_json(path)
+    assert read_json(path, missing_ok=True) is None
 
 
 def test_arrays_are_kept_one_by_one_and_read_as_one_archive(tmp_path):

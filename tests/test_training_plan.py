@@ -101,6 +101,12 @@ def test_an_image_that_is_larger_than_the_grid_is_named_when_it_is_predicted(thi
     assert not labels[[0, 1, 2, -1, -2, -3]].any()
 
 
+def test_a_system_that_does_not_tell_its_memory_gets_a_modest_plan(monkeypatch):
+    monkeypatch.delattr("os.sysconf")
+    monkeypatch.setattr(training_plan, "LIMITS", ())
+    assert training_plan._ram() == 8 * 2**30
+
+
 def test_a_run_goes_on_as_planned_whatever_memory_there_is_by_then(thick, tmp_path, capsys, monkeypatch):
     assert train(thick, tmp_path / "run") == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())

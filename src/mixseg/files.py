@@ -33,12 +33,12 @@ def replacing(path: Path) -> Iterator[Path]:
             os.close(handle)
             temporary = Path(name)
             yield temporary
+            with temporary.open("r+b") as written:  # Windows syncs only what it may write
+                os.fsync(written.fileno())
             # mkstemp makes files for the owner alone; what users share should follow their umask.
             umask = os.umask(0)
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
             temporary.replace(path)
     finally:
         if temporary is not None:
@@ -92,11 +92,13 @@ def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - whatever jso
         temporary.write_text(json.dumps(content, indent=1) + "\n")
 
 
-def read_json(path: Path) -> Any:  # noqa: ANN401 - whatever json holds
-    """Read a JSON file; a missing or broken one is one sentence."""
+def read_json(path: Path, *, missing_ok: bool = False) -> Any:  # noqa: ANN401 - whatever json holds
+    """Read a JSON file; a missing or broken one is one sentence, or a missing one None."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
+        if missing_ok:
+            return None
         raise MixsegError(f"{path} does not exist: check the path.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise MixsegError(f"{path} is not valid JSON ({error}): mend or remove it.") from None

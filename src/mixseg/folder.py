@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
 import platform
 import subprocess
@@ -18,11 +17,19 @@ from mixseg import __version__
 from mixseg.config import WITHOUT_EFFECT, Config, from_dict, to_dict
 from mixseg.errors import MixsegError
 from mixseg.files import explained, read_json, write_json
+from mixseg.locks import take
 
+LOCK = ".lock"
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
 MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride"}
 """Keys that an unfinished or finished run may be continued with. What a step does depends on ``steps`` alone of these,
 through the progress of training: a schedule goes on where the step stands in the longer training."""
+PATIENCE = 1.0
+"""Seconds for which a run that is locked is waited for: who asks whether it is, locks it for a moment."""
+
+
+class BusyError(MixsegError):
+    """Another process is writing the run."""
 
 
 class RunFolder:
@@ -34,8 +41,8 @@ class RunFolder:
     @property
     def finished(self) -> dict[str, Any] | None:
         """What finished.json says, or None while the run is not finished."""
-        path = self.path / "finished.json"
-        return dict(read_json(path)) if path.exists() else None
+        found = read_json(self.path / "finished.json", missing_ok=True)
+        return None if found is None else dict(found)
 
     @property
     def config(self) -> Config:
@@ -84,14 +91,10 @@ class RunFolder:
         """Inside, no other process can write this run. The system frees the lock even after a kill."""
         with explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / ".lock").open("w")
+            file = (self.path / LOCK).open("w")
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise MixsegError(
-                    f"Another process is writing {self.path}: wait for it, or choose another --out."
-                ) from None
+            if not take(file, patience=PATIENCE):
+                raise BusyError(f"Another process is writing {self.path}: wait for it, or choose another --out.")
             yield
 
 
@@ -119,9 +122,14 @@ def _version(library: str) -> str | None:
 
 def _commit() -> str | None:
     """The commit of the source tree that this code runs from, if it is one."""
-    here = Path(__file__).resolve().parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
+    here = Path(__file__).resolve()
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(here.parent), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", here.name)  # installed below somebody's repository is not in it
+        return git("describe", "--always", "--dirty", "--abbrev=12")
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 from mixseg.config import Config, to_dict
 from mixseg.errors import MixsegError
 from mixseg.files import explained
+from mixseg.locks import take
 
 STORE = "mlflow.db"
 
@@ -132,5 +132,5 @@ def _quoted(name: str) -> str:
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     with explained(folder), (folder / ".mlflow.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        take(file)
         yield

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from mixseg.errors import MixsegError
 from mixseg.experiments.plan import Cell, Plan, PlannedRun, run_path, write_plan
 from mixseg.experiments.runner import TRIES, see_through
 from mixseg.experiments.states import record_failure, state_of
+from mixseg.experiments.worker import Job, execute
 from mixseg.files import write_json
+from mixseg.folder import RunFolder
+from mixseg.locks import take
 
 FINISHED = {"steps": 10, "test": False}
 
@@ -168,6 +172,40 @@ def test_a_run_that_another_process_is_writing_is_left_to_it(tmp_path):
         see_through(plan, folder, fake, show=show, pause=0)
     assert fake.started == ["b"]
     assert seen[:5] == ["waiting"] * 5
+
+
+def as_job(out):
+    return Job("a", str(out), "scans", "nnunet", {}, {}, "cpu", False)
+
+
+def test_a_run_that_another_process_has_is_no_failure_even_if_it_lets_go_at_once(tmp_path, monkeypatch, capsys):
+    def train_folder(scans, out, **_):
+        with (out / ".lock").open("w") as theirs:
+            assert take(theirs)
+            with RunFolder(out).locked():
+                pass
+
+    monkeypatch.setattr("mixseg.pipeline.train_folder", train_folder)
+    monkeypatch.setattr("mixseg.folder.PATIENCE", 0.1)
+    execute(as_job(tmp_path))
+    assert state_of(tmp_path).phase == "waiting"
+    assert "Another process is writing" in capsys.readouterr().out
+
+
+def test_a_failure_is_told_even_if_somebody_asks_for_the_lock_then(tmp_path, monkeypatch):
+    def train_folder(scans, out, **_):
+        raise MixsegError("no scans.")
+
+    monkeypatch.setattr("mixseg.pipeline.train_folder", train_folder)
+    with (tmp_path / ".lock").open("w") as asked:
+        assert take(asked)
+        execute(as_job(tmp_path))
+    assert state_of(tmp_path).sentence == "no scans."
+
+
+def test_a_failure_that_is_forgotten_at_this_moment_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "exists", lambda path: path.name == "failed.json")  # it was there just now
+    assert state_of(tmp_path).phase == "waiting"
 
 
 def test_the_time_left_is_the_steps_left_at_the_pace_so_far(run, monkeypatch):

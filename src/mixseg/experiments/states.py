@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from mixseg.files import read_json, write_json
-from mixseg.folder import RunFolder
+from mixseg.folder import LOCK, RunFolder
+from mixseg.locks import is_taken
 from mixseg.logbook import read_log
 
 FAILED = "failed.json"
@@ -36,8 +36,9 @@ def state_of(run: Path, *, test: bool = False) -> State:
     done = RunFolder(run).finished
     if done and (done["test"] or not test):
         return State("finished", int(done["steps"]))
-    if (run / FAILED).exists():
-        return State("failed", step, str(read_json(run / FAILED)["sentence"]))
+    failure = read_json(run / FAILED, missing_ok=True)
+    if failure is not None:
+        return State("failed", step, str(failure["sentence"]))
     return State("begun" if (run / "config.json").exists() else "waiting", step)
 
 
@@ -53,11 +54,4 @@ def forget_failure(run: Path) -> None:
 
 def is_locked(run: Path) -> bool:
     """Whether a process is writing the run: see RunFolder.locked."""
-    try:
-        with (run / ".lock").open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return False
-    return False
+    return is_taken(run / LOCK)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mixseg.errors import MixsegError
-from mixseg.experiments.states import forget_failure, is_locked, record_failure
+from mixseg.experiments.states import forget_failure, record_failure
+from mixseg.folder import BusyError
 from mixseg.labels import LabelFlags
 
 CONSOLE = "console.log"
@@ -61,9 +62,9 @@ def execute(job: Job) -> None:
             hardware=Hardware(job.device),
             test=job.test,
         )
+    except BusyError as error:  # it is not ours: another process is at it, perhaps of an earlier start
+        print(error)
     except Exception as error:
-        if is_locked(out):  # another process is at it, perhaps of an earlier start that is still alive
-            return
         told = str(error) if isinstance(error, MixsegError) else f"{type(error).__name__}: {error} (see {CONSOLE})"
         traceback.print_exc()
         record_failure(out, told)

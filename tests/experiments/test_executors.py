@@ -147,6 +147,23 @@ def test_what_is_not_installed_is_one_sentence(name, tmp_path, monkeypatch):
         make_executor("ray" if name == "ray" else "slurm", Place(tmp_path, "cpu"))
 
 
+@pytest.mark.parametrize("trouble", ["import", "job"])
+def test_what_a_worker_says_before_its_run_begins_is_in_console_log(tmp_path, monkeypatch, trouble):
+    if trouble == "import":
+        (tmp_path / "mixseg").mkdir()
+        (tmp_path / "mixseg" / "__init__.py").write_text("raise ImportError('libtrouble.so is missing')")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    else:
+        monkeypatch.setattr("mixseg.experiments.local.as_line", lambda job: b'{"trouble": 1}\n')
+    local = Local(Place(tmp_path, "cpu", 1))
+    local.start([Job("a", str(tmp_path / "runs" / "a"), "scans", "nnunet", {}, {}, "cpu", False)])
+    try:
+        wait_until(local.ended)
+    finally:
+        local.close()
+    assert "trouble" in (tmp_path / "runs" / "a" / "console.log").read_text()
+
+
 def test_workers_share_the_cores(tmp_path, monkeypatch):
     for name in executors.THREADS:
         monkeypatch.delenv(name, raising=False)

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from mixseg.data.parallel import cores
 from mixseg.experiments.executors import Place, gpus, thread_limits
-from mixseg.experiments.worker import Job, as_line
+from mixseg.experiments.worker import Job, as_line, open_console
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -34,13 +34,14 @@ class Local:
             taken = {slot for _, slot in self.running.values()}
             slot = next(slot for slot in range(self.workers) if slot not in taken)
             command = [sys.executable, "-m", "mixseg.experiments.worker"]
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,  # stays open: its end tells the worker that nobody waits for it any more
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=self._environment(slot),
-            )
+            with open_console(job) as console:  # from the first line on: it may not get as far as to open it
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,  # stays open: its end tells the worker that nobody waits for it any more
+                    stdout=console,
+                    stderr=console,
+                    env=self._environment(slot),
+                )
             self.running[job.name] = (process, slot)
             assert process.stdin is not None, "it was asked for"
             with suppress(BrokenPipeError):  # it died at once: ended() tells

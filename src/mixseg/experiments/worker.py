@@ -10,10 +10,11 @@ import threading
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from mixseg.errors import MixsegError
 from mixseg.experiments.states import forget_failure, record_failure
+from mixseg.files import explained
 from mixseg.folder import BusyError
 from mixseg.labels import LabelFlags
 
@@ -70,12 +71,18 @@ def execute(job: Job) -> None:
         record_failure(out, told)
 
 
+def open_console(job: Job) -> IO[bytes]:
+    """The run's console.log, to be written on."""
+    path = Path(job.out) / CONSOLE
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+
+
 def execute_into_log(job: Job) -> None:
     """``execute``, with all that is printed in the run's console.log."""
-    out = Path(job.out)
-    out.mkdir(parents=True, exist_ok=True)
     # The file descriptors: libraries below Python print too.
-    with (out / CONSOLE).open("a") as log:
+    with open_console(job) as log:
         kept = [os.dup(stream) for stream in (1, 2)]
         try:
             for stream in (1, 2):
@@ -94,10 +101,10 @@ def _end_with_the_runner() -> None:
 
 
 def main() -> None:
-    """Read a job, one line of JSON, from standard input, and do it."""
+    """Read a job, one line of JSON, from standard input, and do it; whoever started this has opened console.log."""
     job = Job(**json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
-    execute_into_log(job)
+    execute(job)
 
 
 def as_line(job: Job) -> bytes:

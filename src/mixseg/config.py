@@ -18,7 +18,7 @@ from mixseg.losses import divergence
 from mixseg.methods import METHODS, terms_of
 from mixseg.networks import NETWORKS
 from mixseg.presets import PRESETS
-from mixseg.typed_json import as_typed, build
+from mixseg.typed_json import as_typed, build, merged
 
 WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"})
 """Keys of a config that make no other run."""
@@ -171,12 +171,7 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
         "batch": {"full": full, "partial": partial, "bare": bare},
         **{"method": method, "preset": preset, "dims": dims},
     }
-    for key, value in changes.items():
-        # A change of one batch size or weight leaves the others as they are.
-        before = settled.get(key)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        settled[key] = {**typing.cast(Mapping[str, Any], before), **value} if both else value
-    return from_dict(settled)
+    return from_dict(merged(settled, changes))  # a change of one batch size or weight leaves the others as they are
 
 
 def from_dict(content: Mapping[str, Any], *, where: str = "the config") -> Config:

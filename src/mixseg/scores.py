@@ -174,17 +174,23 @@ def table(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     places = [name for name in ("part", "checkpoint", "branch") if any(entry[name] for entry in entries)]
     lines = [(*places, "class", "cases", "left out", *columns)]
     for entry in entries:
-        scores = (_text(entry[metric], factor) for metric, factor in columns.values())
+        scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
         place = (entry[name] for name in (*places, "class", "cases", "left_out"))
         lines.append((*(str(value) for value in place), *scores))
     return lines
 
 
-def _text(score: Mapping[str, float | None], factor: float) -> str:
+def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:
+    """``86.10 ± 4.02``; the sd is left out where there is none, and "-" is said where nothing is known."""
     mean, sd = score["mean"], score["sd"]
     if mean is None:
         return "-"
     return f"{factor * mean:.2f}" if sd is None else f"{factor * mean:.2f} ± {factor * sd:.2f}"
+
+
+def p_text(p: float) -> str:
+    """``0.0123``; small ones as a power of ten."""
+    return "-" if math.isnan(p) else f"{p:.4f}" if p >= 1e-4 else f"{p:.0e}"
 
 
 def wilcoxon(first: Iterable[Row], second: Iterable[Row], metric: str = "dsc") -> Comparison:

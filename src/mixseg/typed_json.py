@@ -26,6 +26,15 @@ def build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: AN
     return kind(**{key: as_typed(hints[key], value, f"{key!r} in {where}") for key, value in content.items()})
 
 
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, ``above`` winning; groups of keys such as ``batch`` are merged key by key."""
+    result = dict(below)
+    for key, value in above.items():
+        there = result.get(key)
+        result[key] = merged(there, value) if isinstance(value, Mapping) and isinstance(there, Mapping) else value
+    return result
+
+
 def as_typed(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
     """``value`` as the type that ``hint`` asks for, or one sentence that says what is wanted."""
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):

@@ -80,10 +80,11 @@ def train(
         test: Score the test scans too, when the run is done.
         resume: Accepted and not needed: a run that has begun is always continued.
     """
-    from mixseg.cli.settings import merged, parse
+    from mixseg.cli.settings import parse
     from mixseg.config import read_config
     from mixseg.hardware import Hardware
     from mixseg.pipeline import train_folder
+    from mixseg.typed_json import merged
 
     settings = {} if config is None else read_config(config)
     proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
@@ -128,9 +129,10 @@ def self_train(
         test: Score the test scans too, in every round.
     """
     from mixseg.cli.printing import print_table
-    from mixseg.cli.settings import merged, parse
+    from mixseg.cli.settings import parse
     from mixseg.hardware import Hardware
     from mixseg.self_training import self_train as go
+    from mixseg.typed_json import merged
 
     (head, *rows), page = go(
         folder,

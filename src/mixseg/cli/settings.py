@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mixseg.errors import MixsegError
+from mixseg.typed_json import merged
 
 
 def parse(assignments: Iterable[str]) -> dict[str, Any]:
@@ -18,15 +19,6 @@ def parse(assignments: Iterable[str]) -> dict[str, Any]:
             raise MixsegError(f"--set {assignment} is no setting: write key=value, such as --set batch.full=4.")
         settings = merged(settings, _nested(key.split("."), _value(text)))
     return settings
-
-
-def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Both, ``above`` winning; groups of keys such as ``batch`` are merged key by key."""
-    result = dict(below)
-    for key, value in above.items():
-        there = result.get(key)
-        result[key] = merged(there, value) if isinstance(value, dict) and isinstance(there, dict) else value
-    return result
 
 
 def _nested(keys: list[str], value: object) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from mixseg.experiments.plan import NOT_ENOUGH, Cell, Plan, PlannedRun, in_order
 from mixseg.experiments.protocol import BUILT_IN, Scans, steps_of
 from mixseg.methods import METHODS, terms_of
 from mixseg.self_training import SEEDS_APART
+from mixseg.typed_json import merged
 
 SEEDS = (0, 1, 2)
 QUICK_SET, QUICK_SEED, QUICK_STEPS = 3, 0, 200
@@ -121,7 +122,7 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
     usual = make_config(**told, **scans.settings)
     steps = QUICK_STEPS if request.quick else steps_of(preset, scans.dataset, n, usual.steps, usual.batch.full)
     asked = {**request.settings, "weights": _of_method(recipe.method, request.settings.get("weights", {}))}
-    changes = _over(_over({**scans.settings, "steps": steps}, asked), recipe.changes)
+    changes = merged(merged({**scans.settings, "steps": steps}, asked), recipe.changes)
     config = make_config(**told, **changes)
     # Runs of one name have one config, whichever experiment asks for them.
     changes["weights"] = _unusual(config, usual)
@@ -177,12 +178,3 @@ def _text(value: object) -> str:
 def _of_method(method: str, weights: Mapping[str, float]) -> dict[str, float]:
     """Those of ``weights`` that the method has: not every method has every term."""
     return {name: weight for name, weight in weights.items() if name in terms_of(method)}
-
-
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, ``above`` winning; weights and batch sizes one by one."""
-    result = dict(below)
-    for key, value in above.items():
-        there = result.get(key)
-        result[key] = {**there, **value} if isinstance(value, Mapping) and isinstance(there, Mapping) else value
-    return result

@@ -11,7 +11,7 @@ from mixseg.experiments.results import Filled, Results
 from mixseg.experiments.tables import Group, Table, heading, row_name
 from mixseg.experiments.tables_paper import paper_value
 from mixseg.report.wording import short_name
-from mixseg.scores import Comparison, wilcoxon
+from mixseg.scores import Comparison, p_text, wilcoxon
 
 READING = (
     "DSC and HD95: the mean over scans of first minus second. p: two-sided Wilcoxon signed-rank test over scans, after "
@@ -80,11 +80,6 @@ def _said(found: Comparison, corrected: float, factor: float) -> tuple[str, str,
 
 def _name(plan: Plan, filled: Filled, output: str) -> str:
     return f"{row_name(plan, filled.cell.row)}, {short_name(output, filled.runs[0].branches)}"
-
-
-def p_text(p: float) -> str:
-    """``0.0123``; small ones as a power of ten."""
-    return "-" if math.isnan(p) else f"{p:.4f}" if p >= 1e-4 else f"{p:.0e}"
 
 
 def holm(values: Sequence[float]) -> list[float]:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from mixseg.config import WITHOUT_EFFECT, to_dict
 from mixseg.errors import MixsegError
-from mixseg.report.run_files import RunFiles
-from mixseg.report.tables import known_columns, mean_sd
+from mixseg.report.run_files import RunFiles, part_of_all
+from mixseg.report.tables import known_columns
 from mixseg.report.wording import branch_name, count, part_name
-from mixseg.scores import MEAN, Row, summarise
+from mixseg.scores import MEAN, Row, mean_sd, summarise
 
 NOT_COMPARED = WITHOUT_EFFECT | {"seed"}
 """Keys that make no other method: runs that differ in nothing else are seeds of one."""
@@ -66,13 +66,7 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
 
 def common_part(contenders: Sequence[Contender]) -> str:
     """The part of the split that all were scored on, the test set if they were."""
-    runs = [run for contender in contenders for run in contender.runs]
-    for part in ("test", "val", ""):
-        if all(part in run.parts for run in runs):
-            return part
-    raise MixsegError(
-        f"{runs[0].path} and the other runs were scored on different parts of the split: score them on the same one."
-    )
+    return part_of_all([run for contender in contenders for run in contender.runs])
 
 
 def verdict(contenders: Sequence[Contender], part: str) -> str:

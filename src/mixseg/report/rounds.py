@@ -9,14 +9,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from mixseg.errors import MixsegError
 from mixseg.files import replacing
 from mixseg.report.figures.against import Measure, Series, against
 from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, page, paragraph, table
-from mixseg.report.run_files import RunFiles
-from mixseg.report.tables import COLUMNS, known_columns, mean_sd
+from mixseg.report.run_files import RunFiles, part_of_all
+from mixseg.report.tables import COLUMNS, known_columns
 from mixseg.report.wording import count, mean_entry, part_name
+from mixseg.scores import mean_sd
 
 PICTURE = "rounds.png"
 ROUND = "round (0: the run that proposed first)"
@@ -29,7 +29,7 @@ def write_rounds(runs: Sequence[Path], out: Path) -> tuple[list[tuple[str, ...]]
     of the split than the rounds; it is then left out.
     """
     found = list(enumerate(map(RunFiles.read, runs)))
-    part = _part([run for _, run in found[1:]])
+    part = part_of_all([run for _, run in found[1:]])
     found = [(number, run) for number, run in found if part in run.parts]
     entries = [mean_entry(run, part=part, branch=run.answer) for _, run in found]
     columns = known_columns([entry for entry in entries if entry])
@@ -39,14 +39,6 @@ def write_rounds(runs: Sequence[Path], out: Path) -> tuple[list[tuple[str, ...]]
         scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
         lines.append((str(number), run.config.method, str(run.config.seed), str(entry["cases"]), *scores))
     return lines, _write(out, _figure(found, part, columns), lines, part)
-
-
-def _part(rounds: Sequence[RunFiles]) -> str:
-    """The part of the split that all rounds were scored on, the test set if they were."""
-    for part in ("test", "val", ""):
-        if all(part in run.parts for run in rounds):
-            return part
-    raise MixsegError(f"{rounds[0].path} and the other rounds have no scores on a common part: finish them first.")
 
 
 def _figure(found: Sequence[tuple[int, RunFiles]], part: str, columns: dict[str, tuple[str, float]]) -> Figure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.config import Config
+from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, Example, read_examples
 from mixseg.folder import RunFolder
 from mixseg.logbook import read_log
@@ -121,6 +122,17 @@ class RunFiles:
         """The rows of one output on one part."""
         wanted = (part, branch, checkpoint)
         return [row for row in self.rows if (row.part, row.branch, row.checkpoint) == wanted]
+
+
+def part_of_all(runs: Sequence[RunFiles]) -> str:
+    """The part of the split that all runs were scored on, the test set if they were."""
+    for part in ("test", "val", ""):
+        if all(part in run.parts for run in runs):
+            return part
+    raise MixsegError(
+        f"{runs[0].path} and the other runs have no scores on a common part of the split: finish them, or score them "
+        "on the same one."
+    )
 
 
 def dsc_by_case(rows: Iterable[Row]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from mixseg.config import make_config, to_dict
 from mixseg.report.page import Html, table
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import branch_name, count
-from mixseg.scores import MEAN
+from mixseg.scores import MEAN, mean_sd
 
 COLUMNS = {
     "DSC (%)": ("dsc", 100.0),
@@ -81,14 +81,6 @@ def by_class(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
 def known_columns(entries: Sequence[Entry]) -> dict[str, tuple[str, float]]:
     """The columns that at least one entry has a value for."""
     return {head: of for head, of in COLUMNS.items() if any(entry[of[0]]["mean"] is not None for entry in entries)}
-
-
-def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:
-    """``86.10 ± 4.02``; the sd is left out where there is none, and "-" is said where nothing is known."""
-    mean, sd = score["mean"], score["sd"]
-    if mean is None:
-        return "-"
-    return f"{factor * mean:.2f}" if sd is None else f"{factor * mean:.2f} ± {factor * sd:.2f}"
 
 
 def changes(run: RunFiles) -> Html:

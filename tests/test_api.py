@@ -1,8 +1,11 @@
 """mixseg from Python: the tutorial's example as it is printed, arrays of any dtype, and a light import."""
 
+import json
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -73,10 +76,17 @@ def test_importing_mixseg_imports_neither_torch_nor_numpy():
 
 
 def test_what_dir_promises_is_there_and_nothing_else_is():
-    assert {"train", "predict", "scan", "load", "Model", "ArrayScan"} <= set(dir(mixseg))
-    assert all(getattr(mixseg, name) is not None for name in dir(mixseg) if not name.startswith("__"))
+    public = {"train", "predict", "scan", "load", "Model", "ArrayScan", "MixsegError", "__version__"}
+    assert set(dir(mixseg)) == set(mixseg.__all__) == public
+    assert all(getattr(mixseg, name) is not None for name in public)
+    assert mixseg.MixsegError is MixsegError
     with pytest.raises(AttributeError, match="tarin"):
         _ = mixseg.tarin
+
+
+def test_the_version_is_the_same_wherever_it_is_written():
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == mixseg.__version__
+    assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1] == mixseg.__version__
 
 
 def test_a_run_folder_and_its_model_predict_the_same_on_the_grid_of_the_image(trained):
@@ -190,6 +200,35 @@ def test_a_label_beyond_the_named_classes_is_told_with_the_scan(tmp_path):
     image, mask = blob(0)
     with pytest.raises(MixsegError, match="s9 has the label 3, and 2 classes are named"):
         mixseg.train([mixseg.scan("s9", image, full=3 * mask)], classes=CLASSES, out=tmp_path, **TINY)
+
+
+@pytest.mark.parametrize(("name", "classes"), [("../s", CLASSES), ("s", ("background", "GTV/CTV"))])
+def test_a_name_that_leads_to_another_folder_is_refused(tmp_path, name, classes):
+    image, mask = blob(0)
+    with pytest.raises(MixsegError, match="cannot be part of a file name: rename it"):
+        mixseg.train([mixseg.scan(name, image, full=mask)], classes=classes, out=tmp_path / "run", **TINY)
+
+
+def test_proposals_of_a_run_are_learnt_from(trained):
+    settings = {"method": "proposals", "proposals_from": "run", "steps": 2, **TINY}
+    model = mixseg.train(scans(), val=validation(), classes=CLASSES, out=trained.run.parent / "next", **settings)
+    protocol = mixseg.api.RunFolder(model.run).facts["protocol"]
+    assert (protocol["full"], protocol["proposed"]) == (["s0", "s1"], ["s2", "s3", "s4", "s5"])
+    with np.load(model.run / "proposals.npz") as kept:
+        assert sorted(kept.files) == [*(f"mask/{name}" for name in protocol["proposed"]), "origin"]
+
+
+def test_a_model_whose_run_clips_the_grey_values_clips_those_of_an_image(trained, tmp_path):
+    shutil.copytree(trained.run, tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps(content | {"clip": [1, 99]}))
+    image, _ = blob(34)
+    image[0, 0, 0] = 1e4  # of which nothing but this voxel would be left
+    clipped = image.clip(*np.percentile(image.astype(np.float32), (1, 99)))
+    assert np.array_equal(mixseg.load(tmp_path / "run").predict(image), trained.predict(clipped))
+    assert not np.array_equal(trained.predict(image), trained.predict(clipped))
+    with pytest.raises(MixsegError, match="leave the key clip out"):
+        mixseg.train(scans(), classes=CLASSES, out=tmp_path / "other", clip=(1, 99), **TINY)
 
 
 def test_a_scan_that_trains_and_validates_is_refused(tmp_path):

@@ -9,26 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mixseg.api import ArrayScan as ArrayScan
-    from mixseg.api import Model as Model
-    from mixseg.api import load as load
-    from mixseg.api import predict as predict
-    from mixseg.api import scan as scan
-    from mixseg.api import train as train
+    from mixseg.api import ArrayScan, Model, load, predict, scan, train
+    from mixseg.errors import MixsegError
 
 __version__ = "0.1.0"
-
-_LAZY = ("ArrayScan", "Model", "load", "predict", "scan", "train")
-"""Taken from mixseg.api when first used: importing mixseg imports no torch, and ``mixseg --help`` answers at once."""
+__all__ = ["ArrayScan", "MixsegError", "Model", "__version__", "load", "predict", "scan", "train"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the api holds under that name
-    if name in _LAZY:
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the module holds under that name
+    """Loaded when first used: importing mixseg imports no torch, and ``mixseg --help`` answers at once."""
+    if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module("mixseg.api"), name)
+        return getattr(import_module("mixseg.errors" if name == "MixsegError" else "mixseg.api"), name)
     raise AttributeError(f"module 'mixseg' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return __all__

@@ -30,6 +30,7 @@ from mixseg.hardware import Hardware, make_fabric
 from mixseg.methods import Method
 from mixseg.model import load as load_method
 from mixseg.model import predict_on_source, predict_probabilities
+from mixseg.run import propose
 from mixseg.run import train as train_run
 from mixseg.training_data import Data, bare_scan, prepare_options
 from mixseg.types import IGNORE
@@ -97,7 +98,20 @@ def scan(
         partial: The same, with 255 (or -1) where nothing is labelled. Without both, the scan has no labels.
         spacing: Voxel size in mm; scores are then in mm too.
     """
-    channels = [to_8_bits(channel) for channel in _channels(image, name)]
+    return _scan(name, image, full, partial, spacing=spacing)
+
+
+def _scan(
+    name: str,
+    image: ArrayLike,
+    full: ArrayLike | None = None,
+    partial: ArrayLike | None = None,
+    *,
+    spacing: tuple[float, float, float] | None = None,
+    clip: tuple[float, float] | None = None,
+) -> ArrayScan:
+    """A scan whose grey values end at the percentiles of ``clip``, as those of a run on files may."""
+    channels = [to_8_bits(channel, clip) for channel in _channels(image, name)]
     images, low, high = zip(*channels, strict=True)
     shape = images[0].shape
     labels = [_labels(given, shape, f"{name}: {what}") for given, what in ((full, "full"), (partial, "partial"))]
@@ -126,13 +140,18 @@ def train(
         settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``.
     """
     config = make_config(**settings)
+    if config.clip is not None:
+        raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
     out = Path(out)
     everyone = [*scans, *val, *test]
     for each in everyone:
         _check_classes(each, classes)
     prepared = _prepare(everyone, tuple(classes), out.parent / ".prepared", prepare_options(config))
     split = Split(*(tuple(each.name for each in part) for part in (scans, val, test)))
-    train_run(config, Data.of(prepared, split, config), out, hardware=Hardware(device), test=bool(test))
+    hardware = Hardware(device)
+    proposals = propose(config, prepared, split, out, hardware=hardware)
+    data = Data.of(prepared, split, config, proposals=proposals)
+    train_run(config, data, out, hardware=hardware, test=bool(test))
     return Model(out, device=device)
 
 
@@ -171,10 +190,9 @@ class Model:
         self.config, facts = folder.config, folder.facts
         self.classes: tuple[str, ...] = tuple(facts["classes"])
         self.channels = int(facts["channels"])
-        chosen = checkpoint or ("best" if (run / "best.pt").exists() else "last")
         self.fabric = make_fabric(Hardware(device), self.config.precision)
         self.method: Method = load_method(
-            folder, channels=self.channels, classes=len(self.classes), checkpoint=chosen
+            folder, channels=self.channels, classes=len(self.classes), checkpoint=checkpoint
         ).to(self.fabric.device)
 
     def __repr__(self) -> str:
@@ -201,7 +219,7 @@ class Model:
 
     def _ready(self, image: ArrayLike, spacing: tuple[float, float, float] | None) -> tuple[Scan, PreparedCase]:
         """An image on the training grid, and the way back."""
-        given = scan("the image", image, spacing=spacing)
+        given = _scan("the image", image, spacing=spacing, clip=self.config.clip)
         if len(given.native.image) != self.channels:
             raise MixsegError(
                 f"The image has {len(given.native.image)} channels, and {self.run} was trained on {self.channels}."

@@ -41,10 +41,11 @@ def build(config: Config, *, channels: int, classes: int) -> Method:
     return make_method(config.method, network, config.weights, options)
 
 
-def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str = "last") -> Method:
-    """The trained method of a run, in evaluation mode on the CPU."""
+def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str | None = "last") -> Method:
+    """The trained method of a run, in evaluation mode on the CPU; None is the best checkpoint if there is one."""
     method = build(run.config, channels=channels, classes=classes)
-    load_weights(method, run.path / f"{checkpoint}.pt")
+    chosen = checkpoint or ("best" if (run.path / "best.pt").exists() else "last")
+    load_weights(method, run.path / f"{chosen}.pt")
     return method.eval()
 
 

@@ -20,6 +20,7 @@ from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.datasets import load
 from mixseg.errors import MixsegError
+from mixseg.files import check_name
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric
 from mixseg.model import decided, memory_plan, predict_on_source, predict_probabilities
@@ -57,11 +58,12 @@ def predict_folder(
     folder = RunFolder(run)
     facts = folder.facts
     classes: list[str] = facts["classes"]
+    for name in classes:  # files are called after them
+        check_name("class", name, run / "environment.json")
     config = covered(folder.config, window=window, overlap=overlap)
     cases = find_images(images)
     fabric = make_fabric(Hardware(device), config.precision)
-    chosen = checkpoint or ("best" if (run / "best.pt").exists() else "last")
-    method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=chosen)
+    method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=checkpoint)
     method.to(fabric.device)
     options = replace(prepare_options(config), target=None)
     answer = method.outputs[0]

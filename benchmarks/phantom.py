@@ -230,9 +230,7 @@ def main():
     """Run what is missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for scans and runs")
-    parser.add_argument(
-        "--3d", dest="volumes", action="store_true", help="volumes of atria instead of slices of hearts"
-    )
+    parser.add_argument("--3d", dest="volumes", action="store_true", help="volumes of hearts instead of slices")
     parser.add_argument("--methods", nargs="+", choices=[*METHODS, "all"], default=["lower-bound", "kl-ent"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, help="if not as many as the preset has")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from mixseg.datasets import phantom
+from mixseg.datasets import load, phantom
 from mixseg.datasets.phantom.scanner import bias_field, scan
 from mixseg.errors import MixsegError
 
@@ -164,7 +164,7 @@ def test_making_scans_takes_milliseconds():
 @pytest.mark.parametrize(("kind", "scans"), [("heart", 12), ("atrium", 6)])
 def test_a_written_dataset_reads_back_as_cases(tmp_path, kind, scans):
     root = phantom.write(tmp_path / "made", kind=kind, patients=6, val=1, test=2, size=(32, 32), slices=4, seed=5)
-    cases = phantom.cases(root)
+    cases = load(root, "phantom")
     assert len(cases) == scans
     assert {case.kind for case in cases} == {"full"}
     splits = json.loads((root / "splits.json").read_text())

@@ -155,7 +155,7 @@ class Prepared:
         return self._part("partial", case).reshape(case.shape)
 
     def beyond(self, case: PreparedCase) -> NDArray[np.int32]:
-        """``(case.lost, 4)``: foreground of the full mask that lies beyond the grid, see ``grid.cut_off``."""
+        """``(case.lost, 4)``: foreground of the full mask that lies beyond the grid, see ``crop.cut_off``."""
         if not case.lost:
             return np.empty((0, 4), np.int32)
         first = sum(other.lost for other in self.cases if other.offset < case.offset)

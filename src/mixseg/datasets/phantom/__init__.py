@@ -22,9 +22,9 @@ from mixseg.datasets.phantom.short_axis import FRAMES, heart
 from mixseg.errors import MixsegError
 from mixseg.files import write_json
 from mixseg.progress import track
-from mixseg.types import Case, Volume
+from mixseg.types import Volume
 
-__all__ = ["FRAMES", "Kind", "atrium", "cases", "heart", "write"]
+__all__ = ["FRAMES", "Kind", "atrium", "heart", "write"]
 
 Kind = Literal["heart", "atrium"]
 
@@ -73,11 +73,6 @@ def write(
     parts = {"train": names[:train], "val": names[train : train + val], "test": names[train + val :]}
     write_json(root / "splits.json", parts)
     return root
-
-
-def cases(root: Path) -> list[Case]:
-    """The cases of a folder that ``write`` has made."""
-    return nnunet.cases(root)
 
 
 def _hearts(names: list[str], size: tuple[int, int], slices: int, seed: int) -> Iterator[Item]:

@@ -28,6 +28,7 @@ from mixseg.hardware import Hardware, make_fabric
 from mixseg.logbook import read_log
 from mixseg.methods import METHODS, Method, Term
 from mixseg.run import build, load, settle_batch, train
+from mixseg.scores import read_metrics
 from mixseg.stepping import lr_factor
 
 CPU = Hardware("cpu")
@@ -152,7 +153,10 @@ def test_without_partly_labelled_scans_their_terms_are_off(tmp_path):
 def test_validation_masks_without_any_object_are_no_warning(tmp_path):
     scans = data()
     empty = [replace(scan, full=np.zeros_like(scan.full)) for scan in scans.val]
-    train(config(steps=5), replace(scans, val=empty), tmp_path / "run", hardware=CPU)
+    folder = train(config(steps=5), replace(scans, val=empty), tmp_path / "run", hardware=CPU)
+    assert {entry["score"] for entry in read_log(folder.path / "log.jsonl")} <= {0, None}
+    assert {str(row.dsc) for row in read_metrics(folder.path / "metrics.csv")} <= {"0.0", "nan"}
+    assert {entry["cases"] for entry in folder.finished["summary"]} == {len(empty)}
 
 
 def test_no_fully_labelled_scan_is_one_sentence(tmp_path):

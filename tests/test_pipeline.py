@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from mixseg import io, pipeline
+from mixseg import evaluation, io, pipeline
 from mixseg.hardware import Hardware
 from mixseg.pipeline import train_folder
 from mixseg.prediction import predict_folder
@@ -76,3 +76,20 @@ def test_label_maps_that_were_not_all_written_are_not_there(copied, monkeypatch)
     assert not (copied / "run" / "predictions").exists()
     train_folder(copied / "scans", copied / "run", **again)
     assert len(label_maps(copied / "run" / "predictions" / "best" / "top")) == 4
+
+
+def test_scores_that_were_not_all_written_are_not_there_and_written_when_called_again(copied, monkeypatch):
+    def power_cut(path, content):
+        raise KeyboardInterrupt
+
+    scores = {path.name: path.read_text() for path in (copied / "run" / "native").iterdir()}
+    shutil.rmtree(copied / "run" / "native")
+    again = {"settings": {**SMALL, "size": [16, 16]}, "hardware": CPU, "test": True}
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluation, "write_json", power_cut)
+        with pytest.raises(KeyboardInterrupt):
+            train_folder(copied / "scans", copied / "run", **again)
+    assert not (copied / "run" / "native").exists()
+    train_folder(copied / "scans", copied / "run", **again)
+    assert set(scores) == {path.name for path in (copied / "run" / "native").iterdir()}
+    assert scores["metrics.csv"] == (copied / "run" / "native" / "metrics.csv").read_text()

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy import ndimage
 
 from data.scans import write_case
@@ -10,7 +11,8 @@ from mixseg.data.prepare import prepare
 from mixseg.data.split import Split
 from mixseg.errors import MixsegError
 from mixseg.hardware import Hardware
-from mixseg.run import train
+from mixseg.run import load, train
+from mixseg.scores import read_metrics
 from mixseg.training_data import Data, prepare_options, settle_largest
 
 
@@ -32,7 +34,12 @@ def test_a_class_that_only_partial_labels_show_will_do(tmp_path):
     some = data()
     for scan in some.train["partial"]:
         scan.partial[0, :2, :2] = 2
-    train(config(steps=2), replace(some, classes=("background", "disc", "square")), tmp_path, hardware=Hardware("cpu"))
+    three = replace(some, classes=("background", "disc", "square"))
+    run = train(config(steps=2), three, tmp_path, hardware=Hardware("cpu"))
+    assert run.facts["classes"] == list(three.classes)
+    found = load(run, channels=1, classes=3).predict(torch.zeros(1, 1, 16, 16))
+    assert {name: probs.shape[1] for name, probs in found.items()} == dict.fromkeys(found, 3)
+    assert {row.label for row in read_metrics(tmp_path / "metrics.csv")} == {"disc", "square"}
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,6 @@ def strong_page(groups: Iterable[Group]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def strong_block(groups: Iterable[Group]) -> str:
-    """The README's table."""
-    return recipe_table([g for g in groups if (g.preset, g.dataset, g.changes) == ("strong", "acdc", ())], 3)
-
-
 def recipe_table(groups: Sequence[Group], n: int) -> str:
     """Every method with the recipe as it is; beside it what the paper has under its own protocol."""
     rows = []

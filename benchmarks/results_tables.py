@@ -8,7 +8,7 @@ from pathlib import Path
 
 from results_cells import NOT_RUN, Plain, cells, table, text
 from results_groups import Group, Record, gather, paper_value
-from results_strong import strong_block, strong_page
+from results_strong import strong_page
 from results_variants import costs, sweeps, variants
 
 TITLES = {"acdc": "ACDC, left ventricle", "la": "Left atrium"}
@@ -148,20 +148,26 @@ def _gap(plain: Plain, first: tuple[str, str], second: tuple[str, str], checkpoi
 
 
 def readme_block(groups: Iterable[Group]) -> str:
-    """The README's tables: ACDC at Set-3, with the default and under the paper's protocol."""
-    groups = list(groups)
-    plain = {
-        (group.n, group.method): group
-        for group in groups
-        if (group.dataset, group.preset, group.changes) == ("acdc", "paper", ())
-    }
-    done = [method for method in METHODS if (3, method) in plain]
-    seeds = [len(plain[3, method].records) for method in done]
-    count = f"{min(seeds)}" if len(set(seeds)) == 1 else f"{min(seeds)} to {max(seeds)}" if seeds else "0"
-    return (
-        "Left ventricle of ACDC, Set-3 (3 patients with full masks, 15 with partial labels), 15 test patients.\n\n"
-        f"**With the default, preset `strong`** ([more](docs/results/strong.md)):\n\n{strong_block(groups)}\n\n"
-        "**Under the paper's protocol, preset `paper`**, on other patients than the paper's:\n"
-        f"{len(done)} of {len(METHODS)} methods run so far, seeds each: {count}.\n\n"
-        f"{maintable('acdc', 3, METHODS, plain)}\n\n{claims('acdc', plain)}"
-    )
+    """The README's table: ACDC at Set-3, with the default and under the paper's protocol, beside the paper's own."""
+    presets: dict[str, dict[str, Group]] = {"strong": {}, "paper": {}}
+    for group in groups:
+        if (group.dataset, group.n, group.changes) == ("acdc", 3, ()) and group.preset in presets:
+            presets[group.preset][group.method] = group
+    rows = []
+    for method, branches in METHODS.items():
+        for branch in branches:
+            ours = [
+                _last(presets[preset].get(method), metric, branch)
+                for preset in presets
+                for metric in ("dsc", "hd95_vox")
+            ]
+            theirs = paper_value("acdc", 3, method, branch)
+            paper = [f"{theirs[key]:.2f}" if theirs else "-" for key in ("dsc", "hd95")]
+            rows.append((f"`{method}`", ROLES.get(branch, branch) if "bottom" in branches else "", *ours, *paper))
+    head = ("method", "output", "**default** DSC", "HD95", "paper's protocol DSC", "HD95", "the paper DSC", "HD95")
+    return table(head, rows, left=2)
+
+
+def _last(group: Group | None, metric: str, branch: str) -> str:
+    """Of the last checkpoint on the test patients."""
+    return text(group and group.figure(metric, part="test", checkpoint="last", branch=branch))

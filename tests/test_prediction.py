@@ -6,6 +6,7 @@ import pytest
 from made_runs import config, data
 from mixseg import io, model
 from mixseg.errors import MixsegError
+from mixseg.files import write_json
 from mixseg.hardware import Hardware
 from mixseg.inference import Windows
 from mixseg.prediction import covered, find_images, predict_folder
@@ -41,6 +42,21 @@ def test_images_of_another_number_of_channels_are_refused_with_the_remedy(tmp_pa
     with pytest.raises(MixsegError, match=r"a_0000\.nii\.gz has 2 channels, and the run was trained on 1: give"):
         predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", device="cpu")
     assert not (tmp_path / "out").exists()
+
+
+def test_names_that_lead_out_of_the_folder_write_nothing(tmp_path):
+    run = train(config(steps=2), data(val=0), tmp_path / "run", hardware=Hardware("cpu"))
+    io.write(tmp_path / "images" / "a.nii.gz", np.zeros((16, 16, 2), np.float32))
+    listed = {"labels": {"background": 0, "disc": 1}, "dataset": {"../../outside": {"images": ["images/a.nii.gz"]}}}
+    write_json(tmp_path / "dataset.json", listed)
+    place = tmp_path / "deep" / "out"
+    with pytest.raises(MixsegError, match=r"scan '../../outside' in .*dataset.json"):
+        predict_folder(tmp_path / "run", tmp_path, place, device="cpu")
+    write_json(tmp_path / "run" / "environment.json", run.facts | {"classes": ["background", "/../../../outside"]})
+    with pytest.raises(MixsegError, match=r"class '/../../../outside' in .*environment.json"):
+        predict_folder(tmp_path / "run", tmp_path / "images", place, probabilities=True, device="cpu")
+    assert not (tmp_path / "deep").exists()
+    assert not list(tmp_path.rglob("outside*"))
 
 
 def test_a_run_without_validation_scans_predicts_with_its_last_weights(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from mixseg.errors import MixsegError
 from mixseg.metrics import METRICS, dice
-from mixseg.scores import COLUMNS, Row, read_metrics, score_case, summarise, table, wilcoxon, write_metrics
+from mixseg.scores import COLUMNS, Row, p_text, read_metrics, score_case, summarise, table, wilcoxon, write_metrics
 
 NAN = math.nan
 
@@ -139,3 +139,8 @@ def test_equal_rows_do_not_differ():
 def test_rows_of_several_outputs_are_not_mixed():
     with pytest.raises(ValueError, match="several outputs"):
         wilcoxon([row("a", 0.1, branch="top"), row("a", 0.1, branch="bottom")], [])
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.0123, "0.0123"), (1.0, "1.0000"), (3.2e-5, "3e-05"), (NAN, "-")])
+def test_a_p_value_is_written_the_same_way_everywhere(p, text):
+    assert p_text(p) == text

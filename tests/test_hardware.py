@@ -1,0 +1,32 @@
+"""Where a run computes: what "auto" comes to, and that the run says so."""
+
+import pytest
+import torch
+
+from made_runs import config, data
+from mixseg.hardware import Hardware, settle_precision
+from mixseg.run import train
+
+
+@pytest.mark.parametrize("instruction", ["_is_avx512_bf16_supported", "_is_amx_tile_supported"])
+def test_auto_is_bf16_on_a_cpu_that_has_it_and_the_run_says_so(tmp_path, monkeypatch, instruction):
+    assert settle_precision("auto", "cpu") == "fp32", "no test is told of such a CPU"
+    monkeypatch.setattr(torch.cpu, instruction, lambda: True)
+    assert settle_precision("auto", "cpu") == "bf16"
+    assert settle_precision("tf32", "cpu") == "tf32"
+    run = train(config(precision="auto", steps=5), data(), tmp_path / "run", hardware=Hardware("cpu"))
+    assert run.facts["precision"] == "bf16"
+
+
+def test_half_precision_learns_what_single_precision_learns(tmp_path):
+    scores = {}
+    for precision in ("fp32", "bf16"):
+        run = train(config(precision=precision, steps=60), data(), tmp_path / precision, hardware=Hardware("cpu"))
+        [score] = [
+            entry["dsc"]["mean"]
+            for entry in run.finished["summary"]
+            if (entry["checkpoint"], entry["branch"]) == ("last", "bottom")
+        ]
+        scores[precision] = score
+    assert scores["fp32"] > 0.8
+    assert scores["bf16"] == pytest.approx(scores["fp32"], abs=0.1)

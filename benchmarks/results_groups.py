@@ -64,7 +64,7 @@ def gather(records: Iterable[Record]) -> list[Group]:
     found: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         config = record["config"]
-        n = None if config["method"] == "upper-bound" else config["set"]
+        n = None if METHODS[config["method"]].ignores_set else config["set"]
         method = "-".join([config["method"], *record["proposed_by"]])
         key = (config["dataset"], n, method, config["preset"], changes(config))
         found.setdefault(key, []).append(record)

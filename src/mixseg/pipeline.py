@@ -26,6 +26,7 @@ from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric
 from mixseg.labels import LabelFlags
+from mixseg.methods import METHODS
 from mixseg.model import build, comes_back_by_probabilities, predict_on_source
 from mixseg.phases import Phases
 from mixseg.progress import Progress
@@ -66,7 +67,7 @@ def train_folder(
     config = make_config(**{"dataset": dataset, **settings})
     find_source(config, out)  # a missing one is told before the scans are prepared
     split = find_split(folder, cases, config)
-    if config.set is not None and config.method != "upper-bound":
+    if config.set is not None and not METHODS[config.method].ignores_set:
         set_n(split, config.set, config.ratio)  # too few scans for it are told before they are prepared, too
     prepared = prepare_beside(out, folder, cases, config)
     for sentence in prepared.losses():

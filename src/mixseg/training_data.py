@@ -55,9 +55,10 @@ class Data:
     @staticmethod
     def of(prepared: Prepared, split: Split, config: Config, *, proposals: Proposals | None = None) -> Data:
         """What the method of ``config`` may see of a prepared folder."""
-        n = None if config.method == "upper-bound" else config.set
+        method = METHODS[config.method]
+        n = None if method.ignores_set else config.set
         masks = proposals.masks if proposals else {}
-        view = see(prepared, split, sees=METHODS[config.method].sees, n=n, ratio=config.ratio, proposals=masks)
+        view = see(prepared, split, sees=method.sees, n=n, ratio=config.ratio, proposals=masks)
         _refuse_unsearched((*view.full, *view.val), view.classes)
         train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
         protocol: dict[str, list[str]] = {

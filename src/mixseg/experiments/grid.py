@@ -52,11 +52,6 @@ class Row:
     series: str = ""
     x: float | None = None
 
-    @property
-    def of_all(self) -> bool:
-        """Whether it sees all train patients, and so is one cell however many settings there are."""
-        return self.recipe.method == "upper-bound"
-
 
 @dataclass(frozen=True)
 class Experiment:

@@ -67,7 +67,7 @@ def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Spl
             chains = {}
         made |= {run.name: run for chain in chains.values() for run in chain}
         names = {seed: chain[-1].name for seed, chain in chains.items()}
-        column = row.column or ("all" if row.of_all else "as-labelled" if n is None else f"set-{n}")
+        column = row.column or ("all" if _of_all(row) else "as-labelled" if n is None else f"set-{n}")
         cells.append(Cell(row.label, column, row.outputs, names, row.series, row.x, missing))
     if cells and not made:
         raise MixsegError(
@@ -105,8 +105,13 @@ def _rows_and_sets(experiment: Experiment, request: Request, scans: Scans) -> li
         sets = (None,)
     if len(sets) > 1 and any(row.column for row in rows):
         raise MixsegError(f"The columns of {experiment.name} are no settings: name one setting with --sets.")
-    several = [(row, n) for n in sets for row in rows if not row.of_all]
-    return several + [(row, None) for row in rows if row.of_all]
+    several = [(row, n) for n in sets for row in rows if not _of_all(row)]
+    return several + [(row, None) for row in rows if _of_all(row)]
+
+
+def _of_all(row: Row) -> bool:
+    """Whether it sees all train patients, and so is one cell however many settings there are."""
+    return METHODS[row.recipe.method].ignores_set
 
 
 def _missing(run: PlannedRun, n: int | None, split: Split) -> str:
@@ -137,7 +142,7 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
 def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed: int) -> str:
     """``kl-ent_set-3_distill-10_seed-0``: the method, the setting, what differs from the preset, the seed."""
     method = f"{recipe.method}-{recipe.depth}-{recipe.root.method}" if recipe.source else recipe.method
-    where = "all" if recipe.method == "upper-bound" else "as-labelled" if n is None else f"set-{n}"
+    where = "all" if METHODS[recipe.method].ignores_set else "as-labelled" if n is None else f"set-{n}"
     preset = [] if config.preset == "paper" else [config.preset]
     words = [*preset, method, where, *differences(config, usual), f"seed-{seed}"]
     name = "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", word).strip("-") for word in words)

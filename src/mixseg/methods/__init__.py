@@ -72,7 +72,7 @@ METHODS: dict[str, MethodRow] = {
         one_branch, "one network on full masks of all scans of the set", "all-full", {"full": 1.0}, MANY
     ),
     "upper-bound": MethodRow(
-        one_branch, "one network on full masks of all training scans", "all-full", {"full": 1.0}, MANY
+        one_branch, "one network on full masks of all training scans", "all-full", {"full": 1.0}, MANY, ignores_set=True
     ),
     "ua-mt": MethodRow(
         UAMT,

@@ -90,6 +90,7 @@ class MethodRow:
         sees: Which labels a run of this method may look at.
         weights: The terms of its loss with the weights of the paper.
         batch: Images per step ``(full, partial, bare)`` by number of spatial axes.
+        ignores_set: Whether it takes every train patient, whatever Set-N is asked for.
     """
 
     make: Callable[[BuildNetwork, Mapping[str, float], MethodOptions], Method]
@@ -97,6 +98,7 @@ class MethodRow:
     sees: Sees
     weights: Mapping[str, float]
     batch: Mapping[int, tuple[int, int, int]]
+    ignores_set: bool = False
 
 
 @overload

@@ -9,6 +9,7 @@ import tomllib
 
 import numpy as np
 import pytest
+import torch
 
 import mixseg
 from conftest import ROOT
@@ -234,3 +235,16 @@ def test_a_model_whose_run_clips_the_grey_values_clips_those_of_an_image(trained
 def test_a_scan_that_trains_and_validates_is_refused(tmp_path):
     with pytest.raises(MixsegError, match=r"s0.*train.*val|Two scans are called s0"):
         mixseg.train(scans(), val=scans(1), classes=CLASSES, out=tmp_path / "run", **TINY)
+
+
+def test_what_the_caller_told_torch_stays_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    torch.set_float32_matmul_precision("high")
+    try:
+        model = mixseg.train(scans(), classes=CLASSES, out=tmp_path / "run", steps=2, **TINY)
+        mixseg.predict(model, blob(30)[0])
+        assert torch.get_float32_matmul_precision() == "high"
+        assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32) == (False, True)
+    finally:
+        torch.set_float32_matmul_precision("highest")

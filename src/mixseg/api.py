@@ -26,7 +26,7 @@ from mixseg.data.scan import Scan
 from mixseg.data.split import Split
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware, make_fabric
+from mixseg.hardware import Hardware, make_fabric, torch_as_it_was
 from mixseg.methods import Method
 from mixseg.model import load as load_method
 from mixseg.model import predict_on_source, predict_probabilities
@@ -118,6 +118,7 @@ def _scan(
     return ArrayScan(name, Native(np.ascontiguousarray(np.stack(images)), low, high, *labels), spacing)
 
 
+@torch_as_it_was()
 def train(
     scans: Sequence[ArrayScan],
     *,
@@ -190,7 +191,8 @@ class Model:
         self.config, facts = folder.config, folder.facts
         self.classes: tuple[str, ...] = tuple(facts["classes"])
         self.channels = int(facts["channels"])
-        self.fabric = make_fabric(Hardware(device), self.config.precision)
+        with torch_as_it_was():
+            self.fabric = make_fabric(Hardware(device), self.config.precision)
         self.method: Method = load_method(
             folder, channels=self.channels, classes=len(self.classes), checkpoint=checkpoint
         ).to(self.fabric.device)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -53,6 +54,18 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
     )
     fabric.launch()
     return fabric
+
+
+@contextmanager
+def torch_as_it_was() -> Iterator[None]:
+    """Afterwards, what ``make_fabric`` tells torch for the whole process is as it was: a caller has plans of its own."""
+    matmul, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    tuned = torch.backends.cudnn.benchmark
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(matmul)
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = convolutions, tuned
 
 
 def settle_precision(precision: str, device: str) -> str:

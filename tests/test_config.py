@@ -8,7 +8,7 @@ import pytest
 from mixseg.config import BatchSizes, Config, from_dict, make_config, read_config, to_dict
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS, terms_of
-from mixseg.presets import PRESETS
+from mixseg.presets import METHOD_WEIGHTS, PRESETS
 from mixseg.run import build
 
 every_preset = pytest.mark.parametrize("preset", list(PRESETS))
@@ -25,8 +25,8 @@ def test_a_preset_makes_a_config_that_json_carries_there_and_back(preset, method
     assert (config.method, config.preset, config.dims) == (method, preset, dims)
     assert (config.batch.full, config.batch.partial, config.batch.bare) == METHODS[method].batch[dims]
     settled = dict(PRESETS[preset][dims])
-    weighed = settled.pop("weights", {})
-    assert config.weights == {term: weight for term, weight in weighed.items() if term in terms_of(method)}
+    weighed = {term: weight for term, weight in settled.pop("weights", {}).items() if term in terms_of(method)}
+    assert config.weights == {**weighed, **METHOD_WEIGHTS.get((preset, method), {})}
     for key, value in settled.items():
         assert getattr(config, key) == value
 
@@ -65,6 +65,13 @@ def test_a_change_of_one_batch_size_or_weight_leaves_the_others():
     method = build(replace(config, width=2, depth=1), channels=1, classes=2)
     assert method.weights == {**METHODS["kl-ent"].weights, "weak": 1.0, "distill": 10.0}
     assert make_config(batch=BatchSizes(1, 2, 3)).batch == BatchSizes(1, 2, 3)
+
+
+def test_a_preset_may_weigh_the_terms_of_one_method_alone():
+    assert make_config(method="glmi", preset="quick").weights == {"global": 0.01, "local": 0.01, "consistency": 0.1}
+    assert make_config(method="glmi", preset="quick", weights={"local": 1}).weights["local"] == 1.0
+    assert make_config(method="ssco", preset="quick").weights == {}
+    assert make_config(method="glmi", preset="paper").weights == {}
 
 
 def test_the_readme_default_is_the_strong_preset_of_the_method():

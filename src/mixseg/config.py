@@ -17,7 +17,7 @@ from mixseg.files import read_json
 from mixseg.losses import divergence
 from mixseg.methods import METHODS, terms_of
 from mixseg.networks import NETWORKS
-from mixseg.presets import PRESETS
+from mixseg.presets import METHOD_WEIGHTS, PRESETS
 from mixseg.typed_json import as_typed, build, merged
 
 WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"})
@@ -164,10 +164,11 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     as_typed(Literal[2, 3], dims, "'dims'")
     full, partial, bare = METHODS[method].batch[dims]
     preferred = PRESETS[preset][dims]
+    # A preset weighs terms that not every method has.
+    weights = {k: v for k, v in preferred.get("weights", {}).items() if k in terms_of(method)}
     settled: dict[str, Any] = {
         **preferred,
-        # A preset weighs terms that not every method has.
-        "weights": {k: v for k, v in preferred.get("weights", {}).items() if k in terms_of(method)},
+        "weights": {**weights, **METHOD_WEIGHTS.get((preset, method), {})},
         "batch": {"full": full, "partial": partial, "bare": bare},
         **{"method": method, "preset": preset, "dims": dims},
     }

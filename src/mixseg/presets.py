@@ -62,3 +62,8 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
         },
     },
 }
+
+METHOD_WEIGHTS: dict[tuple[str, str], dict[str, float]] = {
+    ("quick", "glmi"): {"global": 0.01, "local": 0.01, "consistency": 0.1},
+}
+"""Weights that a preset changes for one method alone. Why: docs/reference/methods/glmi.md."""

@@ -58,7 +58,7 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
 
 @contextmanager
 def torch_as_it_was() -> Iterator[None]:
-    """Afterwards, what ``make_fabric`` tells torch for the whole process is as it was: a caller has plans of its own."""
+    """Afterwards, what ``make_fabric`` tells torch for the whole process is as it was: callers have plans too."""
     matmul, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     tuned = torch.backends.cudnn.benchmark
     try:

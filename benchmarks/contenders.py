@@ -14,7 +14,7 @@ from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
 from mixseg.engine import evaluating, make_optimizer, speed_up
-from mixseg.run import build
+from mixseg.model import build
 from mixseg.stepping import make_step
 from mixseg.types import IGNORE, KINDS, Batch, Kind, Part
 from mixseg.validation import Look

@@ -19,7 +19,7 @@ from contenders import make_feed, make_scans
 from mixseg.config import Config, make_config
 from mixseg.engine import make_optimizer, speed_up
 from mixseg.hardware import Hardware, make_fabric
-from mixseg.run import build
+from mixseg.model import build
 from mixseg.stepping import PlainStep, make_step
 
 TOLERANCE = {"fp64": 1e-7, "fp32": 2e-3, "bf16": 5e-2}

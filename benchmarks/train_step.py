@@ -37,7 +37,7 @@ from kernel_profile import profile_steps
 from mixseg import engine
 from mixseg.config import Config, make_config
 from mixseg.hardware import Hardware, make_fabric
-from mixseg.run import build
+from mixseg.model import build
 from mixseg.types import KINDS
 from plain_loop import plain_family
 from stopwatch import Deadline, Step, Version, attempt, clean

@@ -8,8 +8,8 @@ import pytest
 from mixseg.config import BatchSizes, Config, from_dict, make_config, read_config, to_dict
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS, terms_of
+from mixseg.model import build
 from mixseg.presets import METHOD_WEIGHTS, PRESETS
-from mixseg.run import build
 
 every_preset = pytest.mark.parametrize("preset", list(PRESETS))
 every_method = pytest.mark.parametrize("method", list(METHODS))

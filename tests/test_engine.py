@@ -27,7 +27,8 @@ from mixseg.files import replacing
 from mixseg.hardware import Hardware, make_fabric
 from mixseg.logbook import read_log
 from mixseg.methods import METHODS, Method, Term
-from mixseg.run import build, load, settle_batch, train
+from mixseg.model import build, load
+from mixseg.run import settle_batch, train
 from mixseg.scores import read_metrics
 from mixseg.stepping import lr_factor
 

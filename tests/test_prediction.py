@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from made_runs import config, data
-from mixseg import io, model
+from mixseg import io, predictor
 from mixseg.errors import MixsegError
 from mixseg.files import write_json
 from mixseg.hardware import Hardware
@@ -135,7 +135,7 @@ def test_a_resampled_volume_is_brought_back_by_its_probabilities_unless_they_are
     io.write(tmp_path / "images" / "a.nii.gz", image, affine=np.diag([0.5, 0.5, 2.0, 1.0]))
     smooth = predict(tmp_path, tmp_path / "smooth", probabilities=True)
     assert np.array_equal(predict(tmp_path, tmp_path / "alone")["a"], smooth["a"])
-    monkeypatch.setattr(model, "MOST_PROBABILITIES", 1000)
+    monkeypatch.setattr(predictor, "MOST_PROBABILITIES", 1000)
     thrifty = predict(tmp_path, tmp_path / "thrifty")["a"]
     assert thrifty.shape == image.shape
     assert (thrifty == smooth["a"]).mean() > 0.9

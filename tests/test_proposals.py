@@ -17,8 +17,9 @@ from mixseg.datasets import phantom
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
+from mixseg.model import load
 from mixseg.proposals import FILE, Proposals, inherited, located, read_proposals, write_proposals
-from mixseg.run import Data, load, main, prepare_options, propose, train
+from mixseg.run import Data, main, prepare_options, propose, train
 
 CPU = Hardware("cpu")
 SMALL = {

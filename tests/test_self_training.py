@@ -17,11 +17,11 @@ from mixseg.cli import main
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
+from mixseg.model import load
 from mixseg.pipeline import train_folder
 from mixseg.proposals import FILE, read_proposals
 from mixseg.report.compare import comparison_rows
 from mixseg.report.run_files import RunFiles
-from mixseg.run import load
 from mixseg.self_training import self_train
 from mixseg.simulation import Recipe, simulate_phantom
 

@@ -16,7 +16,7 @@ import speed_page
 import train_step
 from mixseg.config import make_config
 from mixseg.hardware import Hardware, make_fabric
-from mixseg.run import build
+from mixseg.model import build
 
 SMALL = ["--device", "cpu", "--size", "16", "--width", "4", "--set", "depth=2", "--round-s", "0.01"]
 

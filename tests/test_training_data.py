@@ -11,7 +11,8 @@ from mixseg.data.prepare import prepare
 from mixseg.data.split import Split
 from mixseg.errors import MixsegError
 from mixseg.hardware import Hardware
-from mixseg.run import load, train
+from mixseg.model import load
+from mixseg.run import train
 from mixseg.scores import read_metrics
 from mixseg.training_data import Data, prepare_options, settle_largest
 

@@ -18,8 +18,8 @@ from mixseg.errors import MixsegError
 from mixseg.hardware import Hardware, make_fabric
 from mixseg.methods import Method
 from mixseg.metrics import dice
-from mixseg.model import predict_on_source
 from mixseg.prediction import scan_of
+from mixseg.predictor import Predictor
 from mixseg.training_data import prepare_options
 from mixseg.training_plan import extent_of, means_of, planned
 from mixseg.types import IGNORE, Case, Source
@@ -220,7 +220,7 @@ def test_known_shapes_come_back_from_any_grid_without_a_shift(tmp_path, size, sp
         io.write(source, mask.astype(np.uint8), affine=affine)
         case = Case(name, name, (Source((source,)),))
         scan, place = scan_of(case, prepare_options(config), channels=1)
-        back = predict_on_source(method, scan, place, config, fabric, classes=2)["top"]
+        back = Predictor(method, config, fabric, 2).on_source(scan, place)["top"]
         io.write(tmp_path / "back.nii.gz", back, like=case.image[0])
         there, here = io.read(tmp_path / "back.nii.gz"), io.read(source)
         np.testing.assert_array_equal(there.affine, here.affine)

@@ -8,7 +8,8 @@ from made_runs import CLASSES, config, data, scan
 from mixseg.engine import evaluating
 from mixseg.hardware import Hardware, make_fabric
 from mixseg.metrics import dice
-from mixseg.run import build, predict_labels
+from mixseg.model import build
+from mixseg.predictor import Predictor
 from mixseg.types import IGNORE
 from mixseg.validation import WATCHED_SLICES, Look, _few
 
@@ -29,7 +30,8 @@ def test_a_look_at_all_scans_together_scores_what_each_scan_scores_by_itself(dim
     look = Look(val, data(dims=dims).train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
     with evaluating(method, fabric):
         entry = look(method, 0.0, {})
-    maps = [predict_labels(method, each, chosen, fabric) for each in val]
+    predictor = Predictor(method, chosen, fabric, len(CLASSES))
+    maps = [predictor.maps(each).labels for each in val]
     for output in method.outputs:
         each = [
             dice((found[output] == 1) & (one.full != IGNORE), one.full == 1)

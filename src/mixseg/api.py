@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from mixseg.config import make_config
 from mixseg.data.build import build, digest, existing, key_of
-from mixseg.data.grid import probabilities_to_source
 from mixseg.data.native import Header, Native, to_8_bits
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
@@ -26,16 +25,13 @@ from mixseg.data.scan import Scan
 from mixseg.data.split import Split
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware, make_fabric, torch_as_it_was
-from mixseg.methods import Method
-from mixseg.model import load as load_method
-from mixseg.model import predict_on_source, predict_probabilities
+from mixseg.hardware import Hardware, torch_as_it_was
+from mixseg.predictor import Predictor
 from mixseg.run import propose
 from mixseg.run import train as train_run
 from mixseg.training_data import Data, bare_scan, prepare_options
-from mixseg.types import IGNORE
+from mixseg.types import IGNORE, Device
 
-Device = Literal["auto", "cpu", "cuda", "mps"]
 Labels = NDArray[np.uint8]
 
 
@@ -192,10 +188,7 @@ class Model:
         self.classes: tuple[str, ...] = tuple(facts["classes"])
         self.channels = int(facts["channels"])
         with torch_as_it_was():
-            self.fabric = make_fabric(Hardware(device), self.config.precision)
-        self.method: Method = load_method(
-            folder, channels=self.channels, classes=len(self.classes), checkpoint=checkpoint
-        ).to(self.fabric.device)
+            self.predictor = Predictor.of(folder, device=device, checkpoint=checkpoint)
 
     def __repr__(self) -> str:
         return f"Model({str(self.run)!r}: {self.config.method}, {', '.join(self.classes)})"
@@ -203,10 +196,8 @@ class Model:
     def predict(self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None) -> Labels:
         """Class indices on the grid of the image."""
         ready, place = self._ready(image, spacing)
-        answer = self.method.outputs[0]
-        labels = predict_on_source(
-            self.method, ready, place, self.config, self.fabric, classes=len(self.classes), outputs=[answer]
-        )[answer]
+        answer = self.predictor.answer
+        labels = self.predictor.on_source(ready, place, outputs=[answer])[answer]
         return labels[..., 0] if np.ndim(image) == 2 else labels
 
     def probabilities(
@@ -214,9 +205,8 @@ class Model:
     ) -> NDArray[np.float32]:
         """The probability of each class, ``(classes, ...)`` on the grid of the image."""
         ready, place = self._ready(image, spacing)
-        answer = self.method.outputs[0]
-        found = predict_probabilities(self.method, ready, self.config, self.fabric, outputs=[answer])[answer]
-        maps = probabilities_to_source(found.float().numpy(), place)
+        answer = self.predictor.answer
+        maps = self.predictor.probabilities_on_source(ready, place, outputs=[answer])[answer]
         return maps[..., 0] if np.ndim(image) == 2 else maps
 
     def _ready(self, image: ArrayLike, spacing: tuple[float, float, float] | None) -> tuple[Scan, PreparedCase]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -14,6 +14,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import distributed
 
 from mixseg.errors import MixsegError
+from mixseg.types import Device
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class Hardware:
         nodes: Machines that train together.
     """
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    device: Device = "auto"
     devices: int = 1
     nodes: int = 1
 

@@ -27,8 +27,9 @@ from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric
 from mixseg.labels import LabelFlags
 from mixseg.methods import METHODS
-from mixseg.model import build, comes_back_by_probabilities, predict_on_source
+from mixseg.model import build
 from mixseg.phases import Phases
+from mixseg.predictor import Predictor
 from mixseg.progress import Progress
 from mixseg.proposals import find_source, inherited
 from mixseg.run import propose, train
@@ -140,7 +141,7 @@ def _on_source(
     """
     fabric = make_fabric(Hardware(hardware.device), run.config.precision)
     method = build(run.config, channels=prepared.channels, classes=len(prepared.classes)).to(fabric.device)
-    classes = len(prepared.classes)
+    predictor = Predictor(method, run.config, fabric, len(prepared.classes))
     with np.load(run.path / "predictions.npz", allow_pickle=False) as kept:
         checkpoints = list(dict.fromkeys(name.partition("/")[0] for name in kept.files))
         with Progress("writing predictions", total=len(checkpoints) * len(scans), silent=not scans) as bar:
@@ -150,8 +151,8 @@ def _on_source(
                     load_weights(method, weights)
                 for scan in scans:
                     place = prepared[scan.name]
-                    if weights.exists() and comes_back_by_probabilities(place, classes * len(method.outputs)):
-                        maps = predict_on_source(method, scan, place, run.config, fabric, classes=classes)
+                    if weights.exists() and predictor.comes_back_by_probabilities(place, method.outputs):
+                        maps = predictor.on_source(scan, place)
                     else:
                         held = {name: kept[f"{checkpoint}/{name}/{scan.name}"] for name in method.outputs}
                         maps = {name: to_source(labels, place) for name, labels in held.items()}

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from mixseg import io
 from mixseg.config import Config
-from mixseg.data.grid import probabilities_to_source
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepare import read_header, read_native
 from mixseg.data.prepared import PreparedCase
@@ -22,12 +21,10 @@ from mixseg.datasets import load
 from mixseg.errors import MixsegError
 from mixseg.files import check_name
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware, make_fabric
-from mixseg.model import decided, memory_plan, predict_on_source, predict_probabilities
-from mixseg.model import load as load_method
+from mixseg.predictor import Predictor
 from mixseg.progress import Progress
 from mixseg.training_data import bare_scan, prepare_options
-from mixseg.types import Case, Source
+from mixseg.types import Case, Device, Source
 
 
 def predict_folder(
@@ -40,7 +37,7 @@ def predict_folder(
     entropy: bool = False,
     window: Literal["gaussian", "uniform"] | None = None,
     overlap: float | None = None,
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    device: Device = "auto",
 ) -> list[Path]:
     """Write a label map for each image of ``images``; returns the files.
 
@@ -62,30 +59,26 @@ def predict_folder(
         check_name("class", name, run / "environment.json")
     config = covered(folder.config, window=window, overlap=overlap)
     cases = find_images(images)
-    fabric = make_fabric(Hardware(device), config.precision)
-    method = load_method(folder, channels=facts["channels"], classes=len(classes), checkpoint=checkpoint)
-    method.to(fabric.device)
+    predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, config=config)
+    answer = predictor.answer
     options = replace(prepare_options(config), target=None)
-    answer = method.outputs[0]
     written, said = [], ""
     with Progress("predicting", total=len(cases)) as bar:
         for case in cases:
             scan, place = scan_of(case, options, channels=facts["channels"])
             for sentence in place.cropped():
                 bar.say(sentence)
-            plan = memory_plan(scan, config, classes=len(classes), outputs=1, probabilities=probabilities or entropy)
+            plan = predictor.memory_plan(scan, outputs=1, probabilities=probabilities or entropy)
             if plan != said:
                 bar.say(plan)
             said = plan
             wanted: dict[str, Any] = {"outputs": [answer], "tell": partial(_tell, bar, case.id)}
             if probabilities or entropy:
-                found = predict_probabilities(method, scan, config, fabric, **wanted)[answer]
-                probs = probabilities_to_source(found.float().numpy(), place)
+                probs = predictor.probabilities_on_source(scan, place, **wanted)[answer]
                 more = _maps(probs, classes, probabilities=probabilities, entropy=entropy)
-                maps = {"": decided(probs, config), **more}
+                maps = {"": predictor.decided(probs), **more}
             else:
-                labels = predict_on_source(method, scan, place, config, fabric, classes=len(classes), **wanted)
-                maps = {"": labels[answer]}
+                maps = {"": predictor.on_source(scan, place, **wanted)[answer]}
             for suffix, values in maps.items():
                 written.append(out / f"{case.id}{suffix}.nii.gz")
                 io.write(written[-1], values, like=case.image[0])

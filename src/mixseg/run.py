@@ -39,8 +39,9 @@ from mixseg.folder import RunFolder, environment
 from mixseg.hardware import Hardware, disband, lead, make_fabric, settle_precision
 from mixseg.logbook import read_log
 from mixseg.methods import Method
-from mixseg.model import build, load, memory_plan, predict_labels, predict_maps
+from mixseg.model import build
 from mixseg.phases import Phases
+from mixseg.predictor import Predictor
 from mixseg.progress import Progress, track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
@@ -101,7 +102,8 @@ def train(
                 print(off, flush=True)
             method = _fit(config, data, folder, fabric, phases)
             _let_go(fabric)
-            _finish(method, config, data, folder, fabric, phases, test=test)
+            predictor = Predictor(method, config, fabric, len(data.classes))
+            _finish(predictor, data, folder, phases, test=test)
         else:
             _let_go(fabric)
     return folder
@@ -114,25 +116,17 @@ def _let_go(fabric: Fabric) -> None:
         raise SystemExit(0)
 
 
-def _finish(
-    method: Method,
-    config: Config,
-    data: Data,
-    folder: RunFolder,
-    fabric: Fabric,
-    phases: Phases,
-    *,
-    test: bool,
-) -> None:
+def _finish(predictor: Predictor, data: Data, folder: RunFolder, phases: Phases, *, test: bool) -> None:
     """Predict and score; finished.json comes last."""
-    rows = _assess(method, config, data, folder, fabric, test=test)
+    rows = _assess(predictor, data, folder, test=test)
     write_metrics(folder.path / "metrics.csv", rows)
     phases.end("assess")
-    memory = torch.cuda.max_memory_allocated() / 2**30 if fabric.device.type == "cuda" else None
+    cuda = predictor.fabric.device.type == "cuda"
+    memory = torch.cuda.max_memory_allocated() / 2**30 if cuda else None
     write_json(
         folder.path / "finished.json",
         {
-            "steps": config.steps,
+            "steps": predictor.config.steps,
             "training_seconds": round(phases.trained, 1),
             "seconds": round(phases.trained + phases.seconds["assess"], 1),
             "phases": phases.entry(),
@@ -174,11 +168,10 @@ def propose(
         raise MixsegError(f"All train scans of {prepared.folder} have full masks: there is nothing to propose.")
     check_source(source, config, prepared, split, [scan.name for scan in scans])
     # A process that trains with others comes here before it knows of them, and finds the same masks as they do.
-    fabric = make_fabric(Hardware((hardware or Hardware()).device), source.config.precision)
-    method = load(source, channels=prepared.channels, classes=len(prepared.classes)).to(fabric.device)
-    answer = method.outputs[0]
+    predictor = Predictor.of(source, device=(hardware or Hardware()).device, checkpoint="last")
+    wanted = [predictor.answer]
     masks = {
-        scan.name: predict_labels(method, scan, source.config, fabric)[answer]
+        scan.name: predictor.maps(scan, outputs=wanted).labels[predictor.answer]
         for scan in track(scans, "proposing masks", total=len(scans))
     }
     return Proposals(masks, origin_of(source))
@@ -206,20 +199,20 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: 
     return method
 
 
-def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabric: Fabric, *, test: bool) -> list[Row]:
+def _assess(predictor: Predictor, data: Data, folder: RunFolder, *, test: bool) -> list[Row]:
     """Label maps and scores of every output of both checkpoints, on the training grid, in voxels and mm."""
     parts = {"val": data.val, "test": data.open_test() if test else ()}
     # Without validation scans there is no best one.
     checkpoints = [checkpoint for checkpoint in CHECKPOINTS if (folder.path / f"{checkpoint}.pt").exists()]
     scans = [(part, scan) for part, of_part in parts.items() for scan in of_part]
-    _say_plan([scan for _, scan in scans], config, data, method)
+    _say_plan([scan for _, scan in scans], predictor)
     bar = Progress("scoring", total=len(scans) * len(checkpoints), silent=not scans)
     jobs = []
     with ThreadPoolExecutor() as pool, writing_arrays(folder.path / "predictions.npz") as keep, bar:
         for checkpoint in checkpoints:
-            load_weights(method, folder.path / f"{checkpoint}.pt")
+            load_weights(predictor.method, folder.path / f"{checkpoint}.pt")
             for part, scan in scans:
-                for branch, labels in predict_labels(method, scan, config, fabric).items():
+                for branch, labels in predictor.maps(scan).labels.items():
                     keep(f"{checkpoint}/{branch}/{scan.name}", labels)
                     key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
                     assert scan.full is not None, "val and test scans have full masks"
@@ -227,18 +220,17 @@ def _assess(method: Method, config: Config, data: Data, folder: RunFolder, fabri
                     jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))
                 bar.step(scan.name)
         rows = [row for job in jobs for row in job.result()]
-    load_weights(method, folder.path / f"{CHECKPOINT}.pt")
-    predict = partial(predict_maps, method, config=config, fabric=fabric, sureness=True)
-    write_examples(folder.path / "examples.npz", rows, parts, predict, dims=config.dims)
+    load_weights(predictor.method, folder.path / f"{CHECKPOINT}.pt")
+    predict = partial(predictor.maps, sureness=True)
+    write_examples(folder.path / "examples.npz", rows, parts, predict, dims=predictor.config.dims)
     return rows
 
 
-def _say_plan(scans: Sequence[Scan], config: Config, data: Data, method: Method) -> None:
+def _say_plan(scans: Sequence[Scan], predictor: Predictor) -> None:
     """What predicting the largest of some volumes takes."""
     largest = max(scans, key=lambda scan: scan.image.size, default=None)
-    if largest is not None and config.dims == 3:
-        outputs = len(method.outputs)
-        print("Scoring:", memory_plan(largest, config, classes=len(data.classes), outputs=outputs), flush=True)
+    if largest is not None and predictor.config.dims == 3:
+        print("Scoring:", predictor.memory_plan(largest, outputs=len(predictor.method.outputs)), flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,7 +11,7 @@ from mixseg.config import make_config
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS, MethodOptions
 from mixseg.methods.base import ramp_up
-from mixseg.run import build
+from mixseg.model import build
 from mixseg.types import IGNORE
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from tyro import conf
 
+from mixseg import types
 from mixseg.labels import LabelFlags
 
 Folder = Annotated[Path, conf.Positional, conf.arg(metavar="FOLDER")]
@@ -21,7 +22,7 @@ File = Annotated[Path | None, conf.arg(metavar="FILE", help_behavior_hint="")]
 Layout = Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: recognised)")]
 Spacing = Annotated[tuple[float, ...] | None, conf.arg(metavar="MM", help_behavior_hint="")]
 LongSide = Annotated[int | None, conf.arg(metavar="PIXELS", help_behavior_hint="")]
-Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], conf.arg(aliases=["-device"])]
+Device = Annotated[types.Device, conf.arg(aliases=["-device"])]
 Labels = Annotated[LabelFlags, conf.OmitArgPrefixes, conf.arg(help="What the ids of label maps mean.")]
 
 AS_FOUND = LabelFlags()

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from mixseg.config import Config, make_config
-from mixseg.experiments.executors import Device
 from mixseg.files import write_json
 from mixseg.folder import environment
 from mixseg.hardware import Hardware, make_fabric
@@ -28,6 +27,7 @@ from mixseg.methods.ssco import SSCO
 from mixseg.model import build
 from mixseg.networks import Network
 from mixseg.progress import track
+from mixseg.types import Device
 
 FILE = "complexity.json"
 ROWS = {

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from mixseg.data.parallel import cores
 from mixseg.errors import known
 from mixseg.experiments.worker import Job
+from mixseg.types import Device
 
-Device = Literal["auto", "cpu", "cuda", "mps"]
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from mixseg.experiments.executors import Device, Executor
+from mixseg.experiments.executors import Executor
 from mixseg.experiments.plan import Plan, PlannedRun, run_path
 from mixseg.experiments.states import State, forget_failure, is_locked, record_failure, state_of
 from mixseg.experiments.worker import CONSOLE, Job
 from mixseg.labels import LabelFlags
+from mixseg.types import Device
 
 TRIES = 3
 """How often a run is started whose process ends without a word: killed, out of memory, its machine lost."""

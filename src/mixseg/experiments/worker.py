@@ -10,13 +10,14 @@ import threading
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from mixseg.errors import MixsegError
 from mixseg.experiments.states import forget_failure, record_failure
 from mixseg.files import explained
 from mixseg.folder import BusyError
 from mixseg.labels import LabelFlags
+from mixseg.types import Device
 
 CONSOLE = "console.log"
 
@@ -42,7 +43,7 @@ class Job:
     layout: str
     settings: dict[str, Any]
     flags: dict[str, Any]
-    device: Literal["auto", "cpu", "cuda", "mps"]
+    device: Device
     test: bool
 
 

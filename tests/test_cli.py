@@ -426,3 +426,16 @@ def test_doctor_warns_of_what_is_known_to_be_slow(machine, clause):
 
 def test_doctor_has_nothing_to_say_about_a_good_machine():
     assert remarks(Machine("2.13.0", "12.8", True, (Gpu("New", 80, bf16=True),), cores=8, threads=8)) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "x"}, None)]
+)
+def test_waiting_threads_sleep_soon_unless_the_user_has_a_policy(monkeypatch, told, spins):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    assert main(["--help"]) == 0
+    assert os.environ.get("GOMP_SPINCOUNT") == spins
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)

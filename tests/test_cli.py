@@ -439,3 +439,27 @@ def test_waiting_threads_sleep_soon_unless_the_user_has_a_policy(monkeypatch, to
     assert main(["--help"]) == 0
     assert os.environ.get("GOMP_SPINCOUNT") == spins
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+
+
+def test_what_the_system_refuses_is_one_sentence(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    assert main(["simulate", str(tmp_path / "file" / "sim"), "--phantom", "heart", "--patients", "12"]) == 2
+    said = capsys.readouterr().err
+    assert "file" in said
+    assert "Traceback" not in said
+    assert main(["train", str(tmp_path), "--out", str(tmp_path / "run"), "--devices", "0"]) == 2
+    assert "ask for at least 1" in capsys.readouterr().err
+
+
+def test_a_folder_in_which_nothing_was_learnt_is_free_for_other_settings(tmp_path, capsys):
+    scans = tmp_path / "scans"
+    sizes = ["--patients", "4", "--val", "1", "--test", "1", "--size", "16", "--keep-full", "1"]
+    assert main(["simulate", str(scans), "--phantom", "heart", *sizes]) == 0
+    words = ["train", str(scans), "--out", str(tmp_path / "run"), "--preset", "quick", "-device", "cpu"]
+    small = ["--set", "steps=2", "--set", "width=2", "--set", "depth=2"]
+    assert main([*words, *small, "--set", "size=[15, 16]"]) == 2
+    assert main([*words, *small, "--set", "size=[16, 16]"]) == 0
+    assert main([*words, *small, "--set", "size=[32, 32]"]) == 2
+    assert "holds a run with size" in capsys.readouterr().err
+    assert main([*words, *small, "--set", "weights.full=-3"]) == 2
+    assert "it is 0 or a positive number" in capsys.readouterr().err

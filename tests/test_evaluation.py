@@ -304,3 +304,19 @@ def test_no_more_threads_than_cores_that_this_process_may_use(folders, monkeypat
     )
     evaluate(*folders[:2])
     assert asked == [1]
+
+
+def test_predictions_of_some_classes_are_scored_by_their_names(tmp_path):
+    truth = np.zeros((8, 8, 2), np.uint8)
+    truth[1:3], truth[3:5], truth[5:7] = 1, 2, 3
+    io.write(tmp_path / "truth" / "a.nii.gz", truth)
+    io.write(tmp_path / "found" / "a.nii.gz", (truth == 3).astype(np.uint8))
+    image = Source((tmp_path / "truth" / "a.nii.gz",))
+    ids = {index: index for index in range(4)}
+    full = Source(image.files, ids=ids)
+    case = Case("a", "a", (image,), full=full, classes=("background", "RV", "Myo", "LV"))
+    (tmp_path / "found" / "classes.json").write_text('["background", "LV"]')
+    rows = evaluate(tmp_path / "found", [case]).rows
+    assert [(row.label, row.dsc) for row in rows] == [("LV", 1.0)]
+    (tmp_path / "found" / "classes.json").unlink()
+    assert {row.label: row.dsc for row in evaluate(tmp_path / "found", [case]).rows}["LV"] == 0.0

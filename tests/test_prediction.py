@@ -1,9 +1,11 @@
 """From images to label maps: which files are images, which weights answer, and how volumes are covered."""
 
+import json
+
 import numpy as np
 import pytest
 
-from made_runs import config, data
+from made_runs import CLASSES, config, data
 from mixseg import io, predictor
 from mixseg.errors import MixsegError
 from mixseg.files import write_json
@@ -139,3 +141,23 @@ def test_a_resampled_volume_is_brought_back_by_its_probabilities_unless_they_are
     thrifty = predict(tmp_path, tmp_path / "thrifty")["a"]
     assert thrifty.shape == image.shape
     assert (thrifty == smooth["a"]).mean() > 0.9
+
+
+def test_a_number_belongs_to_the_name_of_an_image_of_a_run_of_one_channel(tmp_path):
+    for name in ("case_0001", "case_0002", "._case_0001"):
+        io.write(tmp_path / f"{name}.nii.gz", np.zeros((4, 4, 1), np.uint8))
+    io.write(tmp_path / "other_0000.nii.gz", np.zeros((4, 4, 1), np.uint8))
+    assert [case.id for case in find_images(tmp_path, channels=1)] == ["case_0001", "case_0002", "other"]
+    assert [len(case.image) for case in find_images(tmp_path, channels=2)] == [2, 1]
+
+
+def test_a_label_map_never_takes_the_place_of_its_image(tmp_path):
+    run = train(config(steps=2), data(), tmp_path / "run", hardware=Hardware("cpu")).path
+    image = tmp_path / "images" / "a.nii.gz"
+    io.write(image, np.zeros((16, 16, 2), np.uint8))
+    before = image.read_bytes()
+    with pytest.raises(MixsegError, match=r"The label map of .*a.nii.gz would take its place"):
+        predict_folder(run, image.parent, image.parent, device="cpu")
+    assert image.read_bytes() == before
+    predict_folder(run, image.parent, tmp_path / "out", device="cpu")
+    assert json.loads((tmp_path / "out" / "classes.json").read_text()) == list(CLASSES)

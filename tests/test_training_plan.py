@@ -80,7 +80,7 @@ def test_a_folder_of_thick_slices_is_planned_trained_on_and_predicted(thick, tmp
     plan = json.loads((tmp_path / "run" / "environment.json").read_text())["plan"]
     assert plan[0] in said
     assert main(["predict", str(tmp_path / "run"), "-i", f"{thick}/imagesTr", "-o", str(tmp_path / "maps")]) == 0
-    for path in sorted((tmp_path / "maps").iterdir()):
+    for path in sorted((tmp_path / "maps").glob("*.nii.gz")):
         image, labels = io.read(thick / "imagesTr" / f"{io.stem(path)}_0000.nii.gz"), io.read(path)
         assert labels.array.shape == image.array.shape
         np.testing.assert_allclose(labels.affine, image.affine)

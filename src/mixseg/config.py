@@ -226,7 +226,9 @@ def _check(config: Config, where: str) -> None:
 
 def _check_weights(config: Config, where: str) -> None:
     terms = terms_of(config.method)
-    for name in config.weights:
+    for name, weight in config.weights.items():
+        if not 0 <= weight < math.inf:
+            raise MixsegError(f"The weight of {name!r} in {where} is {weight!r}: it is 0 or a positive number.")
         if name not in terms:
             raise MixsegError(
                 f"The method {config.method} has no term {name!r} to weigh ('weights' in {where}): "

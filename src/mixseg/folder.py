@@ -45,6 +45,11 @@ class RunFolder:
         return None if found is None else dict(found)
 
     @property
+    def begun(self) -> bool:
+        """Whether anything was learnt here yet: until then the folder is free for other settings."""
+        return any((self.path / name).exists() for name in ("last.pt", "finished.json"))
+
+    @property
     def config(self) -> Config:
         """The resolved config that the run was started with."""
         path = self.path / "config.json"
@@ -65,7 +70,7 @@ class RunFolder:
 
     def refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
         """Nothing, or one sentence if the folder holds a run that differs in more than its length."""
-        if not (self.path / "config.json").exists():
+        if not self.begun:
             return
         before, now = to_dict(self.config), to_dict(config)
         changed = [key for key in now if now[key] != before[key] and key not in MAY_CHANGE]

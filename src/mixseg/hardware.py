@@ -35,6 +35,11 @@ class Hardware:
     devices: int = 1
     nodes: int = 1
 
+    def __post_init__(self) -> None:
+        """One sentence about processes that cannot be."""
+        if min(self.devices, self.nodes) < 1:
+            raise MixsegError(f"{self.devices} processes on {self.nodes} machines train nothing: ask for at least 1.")
+
 
 def make_fabric(hardware: Hardware, precision: str) -> Fabric:
     """Fabric for the hardware, launched: with several processes, each goes on from here."""

@@ -19,12 +19,12 @@ from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.datasets import load
 from mixseg.errors import MixsegError
-from mixseg.files import check_name
+from mixseg.files import check_name, write_json
 from mixseg.folder import RunFolder
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress
 from mixseg.training_data import bare_scan, prepare_options
-from mixseg.types import Case, Device, Source
+from mixseg.types import CLASSES, Case, Device, Source
 
 
 def predict_folder(
@@ -58,7 +58,8 @@ def predict_folder(
     for name in classes:  # files are called after them
         check_name("class", name, run / "environment.json")
     config = covered(folder.config, window=window, overlap=overlap)
-    cases = find_images(images)
+    cases = find_images(images, channels=facts["channels"])
+    _refuse_overwriting(cases, out)
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, config=config)
     answer = predictor.answer
     options = replace(prepare_options(config), target=None)
@@ -83,6 +84,7 @@ def predict_folder(
                 written.append(out / f"{case.id}{suffix}.nii.gz")
                 io.write(written[-1], values, like=case.image[0])
             bar.step(case.id)
+    write_json(out / CLASSES, classes)  # for whoever scores them
     return written
 
 
@@ -126,19 +128,37 @@ def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan
     return bare_scan(read_header(bare), read_native(bare, clip=options.clip), options)
 
 
-def find_images(folder: Path) -> list[Case]:
-    """The images of a folder of files (``CASE.nii.gz``, or ``CASE_0000.nii.gz`` per channel), or of a dataset."""
+def _refuse_overwriting(cases: Sequence[Case], out: Path) -> None:
+    """Nothing, or one sentence about an image that its label map would take the place of."""
+    for case in cases:
+        for source in case.image:
+            if source.path.resolve() == (out / f"{case.id}.nii.gz").resolve():
+                raise MixsegError(f"The label map of {source.path} would take its place: choose another -o.")
+
+
+def find_images(folder: Path, *, channels: int | None = None) -> list[Case]:
+    """The images of a folder of files (``CASE.nii.gz``, or ``CASE_0000.nii.gz`` per channel), or of a dataset.
+
+    Where there is one channel, numbers that do not begin with 0000 belong to the names.
+    """
     if not folder.is_dir():
         raise MixsegError(f"{folder} is no folder: give the folder that holds the images.")
-    files = sorted(path for path in folder.iterdir() if path.is_file() and io.suffix(path))
+    listed = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    files = [path for path in listed if path.is_file() and io.suffix(path)]
     if not files:
         return load(folder)
-    channels: dict[str, dict[str, Path]] = {}
+    numbers: dict[str, set[str]] = {}
     for path in files:
-        stem = io.stem(path)
-        numbered = len(stem) > 5 and stem[-5] == "_" and stem[-4:].isdigit()
-        id_, channel = (stem[:-5], stem[-4:]) if numbered else (stem, "0000")
-        other = channels.setdefault(id_, {}).setdefault(channel, path)
+        name, _, number = io.stem(path).rpartition("_")
+        if name and len(number) == 4 and number.isdigit():
+            numbers.setdefault(name, set()).add(number)
+    if channels == 1:
+        numbers = {name: found for name, found in numbers.items() if "0000" in found}
+    of_case: dict[str, dict[str, Path]] = {}
+    for path in files:
+        name, _, number = io.stem(path).rpartition("_")
+        id_, channel = (name, number) if number in numbers.get(name, ()) else (io.stem(path), "0000")
+        other = of_case.setdefault(id_, {}).setdefault(channel, path)
         if other != path:
             raise MixsegError(f"{other} and {path} are two files for one scan: rename or remove one of them.")
-    return [Case(id_, id_, tuple(Source((of[name],)) for name in sorted(of))) for id_, of in channels.items()]
+    return [Case(id_, id_, tuple(Source((of[name],)) for name in sorted(of))) for id_, of in of_case.items()]

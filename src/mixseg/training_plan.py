@@ -34,8 +34,8 @@ def planned(
 
     A run that has begun goes on as it was planned, whatever memory there is by now.
     """
-    if (out / "config.json").exists():
-        before = RunFolder(out)
+    before = RunFolder(out)
+    if before.begun:
         return {**{key: to_dict(before.config)[key] for key in KEYS}, **settings}, before.facts.get("plan", [])
     extents = [extent_of(case) for case in cases]
     if settings.get("preset", PLANNED) != PLANNED:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # reading and preparing files needs no torch, which takes sec
 IGNORE = 255
 """An unlabelled voxel in memory. A scan without a mask is all IGNORE, so that "no labels" needs no code."""
 
+CLASSES = "classes.json"
+"""Beside predicted label maps: the names of the classes by index."""
+
 Kind = Literal["full", "partial", "bare"]
 """How a scan is supervised: every voxel labelled, some of them, none."""
 

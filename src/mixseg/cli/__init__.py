@@ -67,6 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, `| head` for example, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if debug or error.filename is None:
+            raise
+        print(f"{error.filename}: {error.strerror}; name another file or folder.", file=sys.stderr)
+        return BAD_INPUT
 
 
 def _call(words: list[str]) -> int:

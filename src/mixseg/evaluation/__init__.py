@@ -15,7 +15,7 @@ from mixseg import io
 from mixseg.data.extent import Extent, not_meant
 from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
-from mixseg.evaluation.pairing import Job, match, of_cases, of_folder
+from mixseg.evaluation.pairing import Job, by_name, match, of_cases, of_folder
 from mixseg.evaluation.summary_json import Entry, nnunet_summary
 from mixseg.files import write_json
 from mixseg.labels import LabelFlags
@@ -92,11 +92,13 @@ def evaluate(
             folders of them; or a run folder, whose ``predictions`` are taken.
         references: A folder of masks with the same names; or cases, whose hidden or full masks are taken.
         flags: What the ids of a folder of masks mean, where that is not clear.
-        prediction_ids: Id in the predictions -> class index. By default predictions hold class indices, or the same
-            ids as a folder of masks.
+        prediction_ids: Id in the predictions -> class index. By default predictions of a run hold its classes, known
+            by name, and others class indices, or the same ids as a folder of masks.
         workers: Threads; one per core by default, but not more than eight.
     """
     truths = of_folder(references, predictions, flags) if isinstance(references, Path) else of_cases(references)
+    if prediction_ids is None:
+        truths = by_name(predictions, truths)
     matched = match(predictions, truths.each, prediction_ids or truths.ids)
     if not matched.jobs:
         where = references if isinstance(references, Path) else "the cases"

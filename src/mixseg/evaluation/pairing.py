@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from mixseg import io, labels
 from mixseg.datasets import dataset_json
 from mixseg.errors import MixsegError
+from mixseg.files import read_json
 from mixseg.progress import track
-from mixseg.types import IGNORE, Case, Source
+from mixseg.types import CLASSES, IGNORE, Case, Source
 
 Output = tuple[str, str]
 """Checkpoint and branch, "" where a folder does not say."""
@@ -94,6 +95,30 @@ def _named(counts: Mapping[int, int]) -> dict[int, str]:
     """A name for each id of masks that nobody declared; none where the rule for binary masks applies."""
     found = sorted(set(counts) - set(labels.PADDING) - {0})
     return {0: "background"} | {value: f"class {value}" for value in found} if len(found) > 1 else {}
+
+
+def by_name(predictions: Path, truths: References) -> References:
+    """``truths`` with the classes that a run of ours predicted, found by name: it may have had some of them alone."""
+    names = _predicted_classes(predictions)
+    known = truths.each[0].classes
+    if not names or not set(names[1:]) <= set(known):
+        return truths
+    ids = {0: 0} | {index: known.index(name) for index, name in enumerate(names) if index}
+    each = [
+        replace(one, annotated=tuple(name for name in one.annotated or one.classes if name in names[1:]))
+        for one in truths.each
+    ]
+    return References(each, ids, truths.meaning)
+
+
+def _predicted_classes(predictions: Path) -> list[str]:
+    """Names by index, as ``mixseg predict`` or the run left them with the label maps; none if nobody did."""
+    if (predictions / CLASSES).is_file():
+        return list(read_json(predictions / CLASSES))
+    for folder in [predictions, *predictions.resolve().parents[:3]]:  # RUN/predictions/CHECKPOINT/OUTPUT
+        if (folder / "environment.json").is_file() and (folder / "config.json").is_file():
+            return list(read_json(folder / "environment.json").get("classes", []))
+    return []
 
 
 def match(predictions: Path, truths: Sequence[Reference], ids: Mapping[int, int]) -> Matched:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from mixseg import io
-from mixseg.checkpoint import load_weights
 from mixseg.config import Config, make_config
 from mixseg.data.build import digest
 from mixseg.data.folders import replacing_folder
@@ -24,10 +23,9 @@ from mixseg.data.split import Split, make_split, read_split, set_n
 from mixseg.datasets import load, recognise
 from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware, make_fabric
+from mixseg.hardware import Hardware
 from mixseg.labels import LabelFlags
 from mixseg.methods import METHODS
-from mixseg.model import build
 from mixseg.phases import Phases
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress
@@ -139,22 +137,19 @@ def _on_source(
     Those on the training grid are kept in the run. A scan that was resampled comes back by its probabilities, which
     are not: it is predicted once more, where there still are weights to do it with.
     """
-    fabric = make_fabric(Hardware(hardware.device), run.config.precision)
-    method = build(run.config, channels=prepared.channels, classes=len(prepared.classes)).to(fabric.device)
-    predictor = Predictor(method, run.config, fabric, len(prepared.classes))
     with np.load(run.path / "predictions.npz", allow_pickle=False) as kept:
-        checkpoints = list(dict.fromkeys(name.partition("/")[0] for name in kept.files))
-        with Progress("writing predictions", total=len(checkpoints) * len(scans), silent=not scans) as bar:
-            for checkpoint in checkpoints:
-                weights = run.path / f"{checkpoint}.pt"
-                if weights.exists():
-                    load_weights(method, weights)
+        outputs: dict[str, list[str]] = {}
+        for checkpoint, output in dict.fromkeys(tuple(name.split("/", 2)[:2]) for name in kept.files):
+            outputs.setdefault(checkpoint, []).append(output)
+        with Progress("writing predictions", total=len(outputs) * len(scans), silent=not scans) as bar:
+            for checkpoint, names in outputs.items():
+                weights = (run.path / f"{checkpoint}.pt").exists()
+                predictor = Predictor.of(run, device=hardware.device, checkpoint=checkpoint) if weights else None
                 for scan in scans:
                     place = prepared[scan.name]
-                    if weights.exists() and predictor.comes_back_by_probabilities(place, method.outputs):
+                    if predictor and predictor.comes_back_by_probabilities(place, names):
                         maps = predictor.on_source(scan, place)
                     else:
-                        held = {name: kept[f"{checkpoint}/{name}/{scan.name}"] for name in method.outputs}
-                        maps = {name: to_source(labels, place) for name, labels in held.items()}
+                        maps = {name: to_source(kept[f"{checkpoint}/{name}/{scan.name}"], place) for name in names}
                     yield checkpoint, scan.name, maps
                     bar.step(scan.name)

@@ -96,16 +96,16 @@ def train(
                 write_proposals(folder.path / PROPOSALS, data.proposals)
             return True
 
+        method = None
         if lead(fabric, begin):
             off = terms_off(config, data)
             if off and fabric.is_global_zero:
                 print(off, flush=True)
             method = _fit(config, data, folder, fabric, phases)
-            _let_go(fabric)
+        _let_go(fabric)
+        if method is not None:
             predictor = Predictor(method, config, fabric, len(data.classes))
             _finish(predictor, data, folder, phases, test=test)
-        else:
-            _let_go(fabric)
     return folder
 
 

@@ -135,7 +135,8 @@ class PatchStream(Stream):
         full, partial = (
             torch.stack([self.volumes[i][which][box] for i, box in zip(at, boxes, strict=True)]) for which in (1, 2)
         )
-        mean, std = (torch.stack([values[i] for i in at]) for values in (self.mean, self.std))  # a list would be sent
+        # Not values[at]: a list of indices would be sent to the device, and waited for.
+        mean, std = (torch.stack([values[i] for i in at]) for values in (self.mean, self.std))
         return Rows(image, full, partial, mean, std)
 
     def labelled_share(self, steps: Iterable[int]) -> float:

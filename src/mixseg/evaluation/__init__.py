@@ -139,8 +139,7 @@ def _score(job: Job, *, in_mm: bool) -> tuple[Row, ...]:
     key = {"case": job.reference.case, "checkpoint": job.output[0], "branch": job.output[1], "part": job.reference.part}
     spacing = truth.spacing if truth.spacing_known and in_mm else None
     rows = score_case(key, prediction.array, truth.array, job.reference.classes, spacing)
-    looked_for = job.reference.classes if job.reference.annotated is None else job.reference.annotated
-    return tuple(row for row in rows if row.label in looked_for)
+    return tuple(row for row in rows if row.label in job.reference.looked_for)
 
 
 def _entry(job: Job, rows: Sequence[Row]) -> Entry:

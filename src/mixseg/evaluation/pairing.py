@@ -30,6 +30,11 @@ class Reference:
     annotated: tuple[str, ...] | None = None
     part: str = ""
 
+    @property
+    def looked_for(self) -> tuple[str, ...]:
+        """The classes that it can judge."""
+        return self.classes if self.annotated is None else self.annotated
+
 
 class References(NamedTuple):
     """All references, what the ids of predictions mean beside them, and what was decided about ids."""
@@ -104,10 +109,7 @@ def by_name(predictions: Path, truths: References) -> References:
     if not names or not set(names[1:]) <= set(known):
         return truths
     ids = {0: 0} | {index: known.index(name) for index, name in enumerate(names) if index}
-    each = [
-        replace(one, annotated=tuple(name for name in one.annotated or one.classes if name in names[1:]))
-        for one in truths.each
-    ]
+    each = [replace(one, annotated=tuple(name for name in one.looked_for if name in names[1:])) for one in truths.each]
     return References(each, ids, truths.meaning)
 
 

@@ -67,7 +67,7 @@ def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Spl
             chains = {}
         made |= {run.name: run for chain in chains.values() for run in chain}
         names = {seed: chain[-1].name for seed, chain in chains.items()}
-        column = row.column or ("all" if _of_all(row) else "as-labelled" if n is None else f"set-{n}")
+        column = row.column or _setting(row.recipe.method, n)
         cells.append(Cell(row.label, column, row.outputs, names, row.series, row.x, missing))
     if cells and not made:
         raise MixsegError(
@@ -114,6 +114,11 @@ def _of_all(row: Row) -> bool:
     return METHODS[row.recipe.method].ignores_set
 
 
+def _setting(method: str, n: int | None) -> str:
+    """Whose labels a run sees: "set-3", or in a word."""
+    return "all" if METHODS[method].ignores_set else "as-labelled" if n is None else f"set-{n}"
+
+
 def _missing(run: PlannedRun, n: int | None, split: Split) -> str:
     """Why Set-N cannot be had, or ""."""
     ratio = run.settings.get("ratio", Config.ratio)
@@ -142,7 +147,7 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
 def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed: int) -> str:
     """``kl-ent_set-3_distill-10_seed-0``: the method, the setting, what differs from the preset, the seed."""
     method = f"{recipe.method}-{recipe.depth}-{recipe.root.method}" if recipe.source else recipe.method
-    where = "all" if METHODS[recipe.method].ignores_set else "as-labelled" if n is None else f"set-{n}"
+    where = _setting(recipe.method, n)
     preset = [] if config.preset == "paper" else [config.preset]
     words = [*preset, method, where, *differences(config, usual), f"seed-{seed}"]
     name = "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", word).strip("-") for word in words)

@@ -84,7 +84,7 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
     return Scans(folder.resolve().name, folder, layout, cases, settings, as_labelled=drawn)
 
 
-def steps_of(preset: str, dataset: str, n: int | None, steps: int, rows: int = FULL_ROWS) -> int:
+def steps_of(preset: str, dataset: str, n: int | None, steps: int, rows: int) -> int:
     """The steps of Set-N with ``rows`` full slices each, where the preset takes ``steps`` at Set-3.
 
     All train patients (None) take those of Set-10, and the upper bounds of a set, whose batches are larger, the set's.

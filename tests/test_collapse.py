@@ -71,9 +71,12 @@ def test_it_speaks_when_things_change_and_not_in_between():
         ({"entropy": 1.0}, 0.3, "decides nothing"),  # three classes: at most 1.0986
         ({"entropy": 1.0}, 0.29, ""),
         ({"entropy": 0.9}, 0.9, ""),
+        ({"weak": 1.2}, 0.3, "contradicts the labels that they have (1.2 nats per labelled voxel; guessing would"),
+        ({"weak": 1.2}, 0.29, ""),
+        ({"weak": 1.0}, 0.9, ""),  # ln 3 = 1.0986
     ],
 )
-def test_branches_that_part_and_a_student_that_decides_nothing_are_told(seen, progress, words):
+def test_other_signs_of_a_student_that_is_lost_are_told(seen, progress, words):
     sentence = guard().judge((0.9, 0.08, 0.02), progress, **seen)
     assert words in sentence
     assert bool(sentence) == bool(words)

@@ -52,7 +52,7 @@ def start(folder, *, method=None, look=None, scans=None, **changes):
     return fit(method, feed, look or quiet, config=chosen, folder=folder, fabric=fabric)
 
 
-def quiet(method, progress, before):
+def quiet(method, progress, before, terms):
     return {"score": progress}
 
 
@@ -126,7 +126,7 @@ def test_the_best_checkpoint_is_the_first_with_the_highest_score(tmp_path):
     scores = iter([0.2, 0.7, 0.5, 0.7, math.nan, 0.1])
     seen = []
 
-    def look(method, progress, before):
+    def look(method, progress, before, terms):
         seen.append({key: value.clone() for key, value in method.state_dict().items()})
         return {"score": next(scores)}
 
@@ -253,7 +253,7 @@ def test_weights_that_are_not_finite_never_reach_a_checkpoint(tmp_path, monkeypa
     assert not (tmp_path / "new" / "last.pt").exists()
 
 
-def collapsing(method, progress, before):
+def collapsing(method, progress, before, terms):
     away = 0.2 < progress < 0.7
     return {"score": 0.0, "collapsed": away, "warning": "It runs away." if away and not before.get("collapsed") else ""}
 
@@ -298,7 +298,7 @@ def test_the_moving_average_is_its_closed_form():
 def test_looks_and_predictions_wear_the_average_and_training_does_not(tmp_path):
     seen = []
 
-    def look(method, progress, before):
+    def look(method, progress, before, terms):
         seen.append({key: value.clone() for key, value in method.state_dict().items()})
         return {"score": progress}
 

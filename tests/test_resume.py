@@ -57,10 +57,10 @@ def killed_at(monkeypatch):
 
     def arrange(step, steps):
         class Dies(Look):
-            def __call__(self, method, progress, before):
+            def __call__(self, method, progress, before, terms):
                 if round(progress * steps) == step:
                     raise PowerCutError
-                return super().__call__(method, progress, before)
+                return super().__call__(method, progress, before, terms)
 
         monkeypatch.setattr(run, "Look", Dies)
 

@@ -256,7 +256,7 @@ def test_looks_during_training_and_scores_after_it_count_what_a_crop_cut_off():
     config = make_config(method="lower-bound", preset="quick", size=(16, 16))
     look = Look([scan], [], [], classes=("background", "x"), config=config, device=torch.device("cpu"))
     expected = 2 * 60 / (2 * 60 + 2)
-    assert look(Bright().eval(), 0.5, {})["dsc"]["top"]["x"] == pytest.approx(expected)
+    assert look(Bright().eval(), 0.5, {}, {})["dsc"]["top"]["x"] == pytest.approx(expected)
     assert dice(*(labels == 1 for labels in uncut(truth, truth, beyond))) == pytest.approx(expected)
 
 

@@ -29,7 +29,7 @@ def test_a_look_at_all_scans_together_scores_what_each_scan_scores_by_itself(dim
     val[1].full[0, :3] = IGNORE
     look = Look(val, data(dims=dims).train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
     with evaluating(method, fabric):
-        entry = look(method, 0.0, {})
+        entry = look(method, 0.0, {}, {})
     predictor = Predictor(method, chosen, fabric, len(CLASSES))
     maps = [predictor.maps(each).labels for each in val]
     for output in method.outputs:
@@ -62,3 +62,14 @@ def test_watched_slices_are_few_and_spread_over_all_scans(lengths):
 def test_without_watched_scans_nothing_is_watched():
     assert _few([], 2) == []
     assert _few([], 3) == []
+
+
+def test_labels_that_training_could_not_fit_are_told_whatever_the_shares_are():
+    chosen = config(method="lower-bound")
+    method = build(chosen, channels=1, classes=2)
+    torch.nn.init.normal_(method.network.decoders[0].head.weight, std=50.0)  # an untrained network that is sure
+    look = Look([], data().train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
+    with evaluating(method, make_fabric(Hardware("cpu"), "fp32")):
+        look.guard.expected = look(method, 0.9, {}, {})["watch"]["shares"]
+        assert look(method, 0.9, {}, {"weak": 0.5})["warning"] == ""
+        assert "contradicts the labels that they have (5 nats" in look(method, 0.9, {}, {"weak": 5.0})["warning"]

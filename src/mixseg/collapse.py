@@ -31,7 +31,15 @@ class Guard:
     expected: Sequence[float]
     collapsed: bool = False
 
-    def judge(self, shares: Sequence[float], progress: float, *, entropy: float = 0.0, divergence: float = 0.0) -> str:
+    def judge(
+        self,
+        shares: Sequence[float],
+        progress: float,
+        *,
+        entropy: float = 0.0,
+        divergence: float = 0.0,
+        weak: float = 0.0,
+    ) -> str:
         """A sentence when the model starts to run away, one when it is back, and "" in between.
 
         Args:
@@ -39,8 +47,13 @@ class Guard:
             progress: From 0 to 1 through training.
             entropy: Mean of the answer there, in nats.
             divergence: Mean of the answer from the teacher there, in nats.
+            weak: Mean cross-entropy of the partial labels that were trained on, in nats.
         """
-        found = self._shares(shares, progress) or self._branches(entropy, divergence, progress)
+        found = (
+            self._shares(shares, progress)
+            or self._branches(entropy, divergence, progress)
+            or self._labels(weak, progress)
+        )
         before, self.collapsed = self.collapsed, bool(found)
         if self.collapsed and not before:
             return f"Collapse: on the partly labelled scans {found}"
@@ -72,5 +85,15 @@ class Guard:
             return (
                 f"the model decides nothing (an entropy of {entropy:.2g} nats per voxel). "
                 "Raise weights.entropy or the lr, or train longer."
+            )
+        return ""
+
+    def _labels(self, weak: float, progress: float) -> str:
+        """A class may have died out on some of the scans alone: their labels know it, the shares do not."""
+        guessing = math.log(len(self.classes))
+        if progress >= GRACE[1] and weak > guessing:
+            return (
+                f"the model contradicts the labels that they have ({weak:.2g} nats per labelled voxel; guessing would "
+                f"have {guessing:.2g}). Raise weights.weak, or lower weights.entropy or use ramp=0.3."
             )
         return ""

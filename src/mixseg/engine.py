@@ -28,9 +28,10 @@ from mixseg.progress import Progress
 from mixseg.stepping import PLAIN_FIRST, make_step, recordable
 from mixseg.tracking import make_trackers
 
-Look = Callable[[Method, float, Mapping[str, Any]], dict[str, Any]]
-"""(method, progress, the log's entry before) -> what is seen between steps, for the log. "score" chooses the best
-checkpoint, "told" is shown beside the progress bar, "warning" is said aloud, "collapsed" may stop the run."""
+Look = Callable[[Method, float, Mapping[str, Any], Mapping[str, float]], dict[str, Any]]
+"""(method, progress, the log's entry before, the loss' terms since then) -> what is seen between steps, for the log.
+"score" chooses the best checkpoint, "told" is shown beside the progress bar, "warning" is said aloud, "collapsed" may
+stop the run."""
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 COMPILED_RUNS = 64
@@ -127,7 +128,7 @@ class _Pause:
         state, method = self.state, self.state.method
         entry = {"step": state.step, "lr": lr, **record.entry()}
         with state.average.worn_by(method) if state.average else nullcontext(), evaluating(method, self.fabric):
-            entry |= self.look(method, state.step / self.config.steps, self.log.last)
+            entry |= self.look(method, state.step / self.config.steps, self.log.last, entry["terms"])
             state.keep_if_best(entry["score"])
         self.log.write(entry)
         _tell(self.bar, entry)

@@ -71,7 +71,7 @@ class Held:
 
 
 class Look:
-    """``look(method, progress, before)`` is an entry of the log: DSC of every output and class, what the guard saw.
+    """``look(method, progress, before, terms)`` is an entry of the log: DSC of every output and class, a warning.
 
     Args:
         val: Scans with full masks that training never sees.
@@ -100,8 +100,13 @@ class Look:
         self.watched = Held(_few(watched, config.dims), config, device)
         self.guard = Guard(classes, _shares(seen, len(classes)))
 
-    def __call__(self, method: Method, progress: float, before: Mapping[str, Any]) -> dict[str, Any]:
-        """The entry after ``before``; "score" is the mean DSC of the method's answer over the validation scans."""
+    def __call__(
+        self, method: Method, progress: float, before: Mapping[str, Any], terms: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """The entry after ``before``; "score" is the mean DSC of the method's answer over the validation scans.
+
+        ``terms`` are those of the loss, unweighted, since then.
+        """
         entry: dict[str, Any] = {"score": float("nan"), "told": ""}
         if self.val.images:
             dsc = self._dsc(method)
@@ -114,7 +119,7 @@ class Look:
             # From the log, so that a run which was killed says what one which was not would have said.
             self.guard.collapsed = bool(before.get("collapsed"))
             apart = {key: watch[key] for key in ("entropy", "divergence")}
-            entry["warning"] = self.guard.judge(watch["shares"], progress, **apart)
+            entry["warning"] = self.guard.judge(watch["shares"], progress, **apart, weak=terms.get("weak", 0.0))
             entry["collapsed"] = self.guard.collapsed
         steps = range(before.get("step", 0), round(progress * self.steps))
         share = self.feed.labelled_share(steps) if self.feed else None

@@ -113,6 +113,7 @@ def test_the_paper_preset_is_the_papers_protocol():
         ({"lr": 0}, ["'lr'", "positive"]),
         ({"lr": float("nan")}, ["'lr'", "positive"]),
         ({"dropout": 1.5}, ["'dropout'", "between 0 and 1"]),
+        ({"average": 1.0}, ["'average'", "1.0", "between 0 and 0.999999"]),
         ({"size": [64]}, ["'size'", "2 numbers"]),
         ({"size": 64}, ["'size'", "64"]),
         ({"patch": [8, 8]}, ["'patch'", "3 numbers"]),

@@ -197,7 +197,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "validate_every": 0, "weight_decay": 0.0}
-BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 1)}
+BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 0.999999)}  # a decay of 1 would keep the random start
 
 
 def _check(config: Config, where: str) -> None:

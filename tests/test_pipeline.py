@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from mixseg import evaluation, io, pipeline
+from mixseg.config import make_config
+from mixseg.data.folds import make_folds
+from mixseg.data.split import Split, write_folds, write_split
+from mixseg.datasets import load
+from mixseg.errors import MixsegError
 from mixseg.hardware import Hardware
-from mixseg.pipeline import train_folder
+from mixseg.pipeline import find_split, train_folder
 from mixseg.prediction import predict_folder
 from mixseg.simulation import Recipe, simulate_phantom
 
@@ -29,6 +34,23 @@ def made(tmp_path_factory):
 def copied(made, tmp_path):
     shutil.copytree(made[0], tmp_path / "copied", symlinks=True)
     return tmp_path / "copied"
+
+
+def test_a_fold_is_looked_for_in_nnunets_file_and_one_split_in_the_other(made, tmp_path):
+    cases = load(made[0] / "scans")
+    one, *folds = Split(("patient001",)), *make_folds(cases, count=2)
+    write_split(tmp_path / "splits.json", one)
+    write_folds(tmp_path / "splits_final.json", folds, cases)
+    assert find_split(tmp_path, cases, make_config()) == one
+    assert [find_split(tmp_path, cases, make_config(fold=number)) for number in (0, 1)] == folds
+
+
+def test_a_misspelt_patient_of_the_split_is_told_before_scans_are_prepared(copied):
+    path = copied / "scans" / "splits.json"
+    path.write_text(path.read_text().replace("patient001", "patient01"))
+    with pytest.raises(MixsegError, match=r"splits\.json names patient01 in train.* nearest name is patient001"):
+        train_folder(copied / "scans", copied / "new" / "run", settings=SMALL, hardware=CPU)
+    assert not (copied / "new").exists()
 
 
 def label_maps(folder):

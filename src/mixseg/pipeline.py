@@ -19,7 +19,7 @@ from mixseg.data.grid import Labels, to_source
 from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
 from mixseg.data.scan import Scan
-from mixseg.data.split import Split, make_split, read_split, set_n
+from mixseg.data.split import Split, make_split, read_split, refuse_unknown, set_n
 from mixseg.datasets import load, recognise
 from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
@@ -92,10 +92,13 @@ def prepare_beside(out: Path, folder: Path, cases: Sequence[Case], config: Confi
 
 def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     """The split that the config names, or the one beside the scans, or one drawn patient-wise (the same every time)."""
-    beside = (folder / name for name in SPLITS if (folder / name).exists())
+    names = SPLITS if config.fold is None else SPLITS[::-1]  # folds are in nnU-Net's file alone
+    beside = (folder / name for name in names if (folder / name).exists())
     path = Path(config.split) if config.split else next(beside, None)
     if path is not None:
-        return read_split(path, cases, fold=config.fold, dataset=config.dataset)
+        split = read_split(path, cases, fold=config.fold, dataset=config.dataset)
+        refuse_unknown(path, split, cases)
+        return split
     split = make_split(cases) if config.fold is None else make_fold(cases, config.fold)
     print(
         f"No split beside the scans: {len(split.train)} patients train, {len(split.val)} validate, {len(split.test)} "

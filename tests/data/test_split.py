@@ -1,10 +1,11 @@
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixseg.data.split import Split, make_split, read_split, set_n, write_folds, write_split
+from mixseg.data.split import Split, make_split, read_split, refuse_unknown, set_n, write_folds, write_split
 from mixseg.errors import MixsegError
 from mixseg.types import Case, Source
 
@@ -85,8 +86,25 @@ def test_a_fold_that_parts_a_patient_is_refused_by_name(tmp_path):
 def test_a_fold_of_other_scans_is_refused_by_name(tmp_path):
     path = tmp_path / "splits_final.json"
     path.write_text(json.dumps([{"train": ["a", "elsewhere"], "val": []}]))
-    with pytest.raises(MixsegError, match="names elsewhere in train of fold 0"):
+    with pytest.raises(MixsegError, match=r"names elsewhere in train of fold 0.*nearest name is a;"):
         read_split(path, [case("a")])
+
+
+@pytest.mark.parametrize("part", ["train", "val", "test"])
+def test_an_unknown_patient_is_told_with_the_file_and_the_nearest_name(part):
+    split = {"train": ["p001", "p002"], "val": ["p003"], "test": ["p004", "p005"]}
+    cases = [case(f"{patient}_1", patient=patient) for of in split.values() for patient in of]
+    refuse_unknown(Path("splits.json"), Split(**split), cases)
+    wrong = split[part][-1]
+    split[part][-1] = wrong.replace("p00", "p0")
+    with pytest.raises(
+        MixsegError, match=rf"splits\.json names {split[part][-1]} in {part}.* nearest name is {wrong};"
+    ):
+        refuse_unknown(Path("splits.json"), Split(**split), cases)
+
+
+def test_test_patients_may_lie_elsewhere_altogether():
+    refuse_unknown(Path("splits.json"), Split(("a",), (), ("b", "c")), [case("a")])
 
 
 @pytest.mark.parametrize("content", ["3", '"x"', '{"train": "abc"}', '{"train": [1]}', '[{"train": 1}]', "[3]"])

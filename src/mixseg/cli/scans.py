@@ -116,10 +116,13 @@ def simulate(
         counts = {"patients": patients, "val": val, "test": test, "size": size, "seed": seed}
         simulate_phantom(out, recipe, kind=phantom, **counts)
     elif source is not None:
-        from mixseg.data.split import read_split
+        from mixseg.data.split import read_split, refuse_unknown
 
         cases = _load(source, dataset, labels)
-        write(cases, out, recipe, split=None if split is None else read_split(split, cases, dataset=dataset or ""))
+        order = None if split is None else read_split(split, cases, dataset=dataset or "")
+        if split is not None and order is not None:
+            refuse_unknown(split, order, cases)
+        write(cases, out, recipe, split=order)
     print(f"Written: {out}\nLook at it: mixseg inspect {out}")
 
 

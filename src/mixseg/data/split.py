@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -96,6 +97,18 @@ def read_split(path: Path, cases: Iterable[Member], *, fold: int | None = None, 
     return Split(*(_names(path, content, part) for part in ("train", "val", "test")))
 
 
+def refuse_unknown(path: Path, split: Split, cases: Iterable[Member]) -> None:
+    """Nothing, or one sentence about a patient of the split in ``path`` of whom ``cases`` has no scan.
+
+    Not for packed scans, which may be those of one Set-N. A test part that lies elsewhere altogether is left alone.
+    """
+    there = {case.patient for case in cases}
+    for part in fields(split):
+        names = getattr(split, part.name)
+        if part.name != "test" or there & set(names):
+            _all_known(path, names, sorted(there), part.name)
+
+
 def write_split(path: Path, split: Split) -> None:
     """Write ``{"train": [...], "val": [...], "test": [...]}`` of patients."""
     write_json(path, {part.name: list(getattr(split, part.name)) for part in fields(split)})
@@ -159,15 +172,21 @@ def _from_fold(path: Path, folds: list[object], cases: list[Member], fold: int) 
     parts = {}
     for part in ("train", "val"):
         ids = _names(path, folds[fold], part)
-        unknown = [name for name in ids if name not in patient_of]
-        if unknown:
-            raise MixsegError(
-                f"{path} names {unknown[0]} in {part} of fold {fold}, and there is no such case "
-                f"({len(unknown)} unknown in all): split and scans do not belong together."
-            )
+        _all_known(path, ids, patient_of, f"{part} of fold {fold}")
         parts[part] = tuple(dict.fromkeys(patient_of[name] for name in ids))
     test = tuple(dict.fromkeys(case.patient for case in cases if case.split == "test"))
     return Split(parts["train"], parts["val"], test)
+
+
+def _all_known(path: Path, names: Iterable[str], there: Iterable[str], part: str) -> None:
+    there = dict.fromkeys(there)
+    unknown = [name for name in names if name not in there]
+    if unknown:
+        nearest = "".join(difflib.get_close_matches(unknown[0], there, n=1, cutoff=0))
+        raise MixsegError(
+            f"{path} names {unknown[0]} in {part}, and there is no scan of it (the nearest name is {nearest}; "
+            f"{len(unknown)} unknown in all): correct the file, or add the scans."
+        )
 
 
 def _of_dataset(path: Path, content: dict[str, object], dataset: str) -> object:

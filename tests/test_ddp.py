@@ -12,6 +12,7 @@ import torch
 from made_runs import checkpoint, config, data
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
+from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
 from mixseg.logbook import read_log
 from mixseg.run import train
@@ -23,7 +24,11 @@ EXACT = {"precision": "fp64", "norm": "instance", "dropout": 0.0, "steps": 6, "v
 
 def train_with_two(out, **asked):
     """The finished process of a script that trains with two processes."""
-    command = [sys.executable, str(SCRIPT), str(out), json.dumps({"devices": 2, **asked})]
+    return train_with(2, out, **asked)
+
+
+def train_with(devices, out, **asked):
+    command = [sys.executable, str(SCRIPT), str(out), json.dumps({"devices": devices, **asked})]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment, check=False)
 
@@ -80,3 +85,11 @@ def test_parameters_that_no_term_needs_are_no_error_and_a_refusal_ends_both_proc
     assert "was trained for 6 steps already" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert "ends as a member" not in refused.stderr
+
+
+def test_a_busy_folder_is_told_once_and_as_one_process_tells_it(tmp_path):
+    with RunFolder(tmp_path).locked():
+        told = [train_with(devices, tmp_path) for devices in (1, 2)]
+    assert [done.returncode for done in told] == [2, 2]
+    assert told[1].stderr == told[0].stderr
+    assert told[0].stderr.startswith(f"BusyError: Another process is writing {tmp_path}")

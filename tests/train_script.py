@@ -37,6 +37,6 @@ if __name__ == "__main__":
             hardware=Hardware("cpu", devices=asked.get("devices", 1)),
         )
     except MixsegError as error:
-        print(error, file=sys.stderr)
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     print("the script goes on")

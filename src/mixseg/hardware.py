@@ -105,17 +105,22 @@ def accelerator_of(device: str) -> str:
 
 
 def lead(fabric: Fabric, act: Callable[[], T]) -> T:
-    """What the first process finds by ``act``, in every process. Its error is everybody's, so that nobody waits."""
+    """What the first process finds by ``act``, in every process.
+
+    Its error is raised there, as it is; the others end without a word, so that nobody waits and it is told once.
+    """
     if fabric.world_size == 1:
         return act()
     found: T | None = None
-    sentence = ""
+    error: MixsegError | None = None
     if fabric.is_global_zero:
         try:
             found = act()
-        except MixsegError as error:
-            sentence = str(error)
-    found, sentence = fabric.broadcast((found, sentence))
-    if sentence:
-        raise MixsegError(sentence)
+        except MixsegError as raised:
+            error = raised
+    found, failed = fabric.broadcast((found, error is not None))
+    if error is not None:
+        raise error
+    if failed:
+        raise SystemExit(0)
     return found  # type: ignore[return-value]

@@ -2,7 +2,7 @@
 
 python benchmarks/results.py add RUN_FOLDER...       # a line for each finished run
 python benchmarks/results.py tables                  # docs/results/*.md and the README's table, from those lines
-python benchmarks/results.py curves RUN_FOLDER...    # docs/pictures/acdc-curves.png
+python benchmarks/results.py curves RUN_FOLDER...    # docs/pictures/DATASET-curves.png
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mixseg.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "results" / "runs.jsonl"
-PICTURE = ROOT / "docs" / "pictures" / "acdc-curves.png"
+PICTURES = ROOT / "docs" / "pictures"
 
 Record = dict[str, Any]
 
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("tables", help="make the tables anew")
     drawing = commands.add_parser("curves", help="draw the curves of runs whose log.jsonl is at hand")
     drawing.add_argument("runs", nargs="+", type=Path, metavar="RUN_FOLDER")
-    drawing.add_argument("--out", type=Path, default=PICTURE)
+    drawing.add_argument("--out", type=Path, help="default: the picture of the data set's page")
     options = parser.parse_args(arguments)
     try:
         if options.command == "add":
@@ -123,7 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             from results_curves import draw
 
-            draw(options.runs, options.out)
+            dataset = read_json(options.runs[0] / "config.json")["dataset"]
+            draw(options.runs, options.out or PICTURES / f"{dataset}-curves.png")
     except MixsegError as error:
         print(error, file=sys.stderr)
         return 2

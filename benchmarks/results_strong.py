@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mixseg.scores import MEAN
 from results_cells import NOT_RUN, table, text
 from results_groups import Group, paper_value
 from results_variants import costs
 
 METHODS = ("lower-bound", "single", "kl", "kl-ent", "upper-bound-set")
 ROLES = {"bottom": "student", "top": "teacher"}
-SETS = (3, 5, 10)
+SETS = {"acdc": (3, 5, 10), "la": (3, 5)}
 SCRIBBLES = "partial=drawn"
+STRUCTURES = ("RV", "Myo", "LV", MEAN)
 
 LEAD = """\
 # The default on real scans: preset `strong`
@@ -19,35 +21,37 @@ LEAD = """\
 Made from [runs.jsonl](runs.jsonl) by `python benchmarks/results.py tables`. [To repeat a row](README.md#repeat-a-row),
 and [what the recipe is and why](../concepts/recipe.md).
 
-Slices keep their shape: their longer side becomes 256 pixels, and the middle 192x192 are trained on and scored; no mask
-of a training or validation scan is cut by that, and what it cuts of a test mask counts as missed. DSC in percent, HD95
-in voxels of that grid, last checkpoint, mean over seeds of the mean over scans, ± the standard deviation over seeds
-where there are several. Choices were made on the validation patients (*val*); the test patients were scored once per
-run. The runs of seed 0 at Set-3 were trained before predictions kept the largest piece alone: that was done to their
-label maps afterwards."""
+On ACDC slices keep their shape: their longer side becomes 256 pixels, and the middle 192x192 are trained on and
+scored; no mask of a training or validation scan is cut by that, and what it cuts of a test mask counts as missed. DSC
+in percent, HD95 in voxels of that grid, last checkpoint, mean over seeds of the mean over scans, ± the standard
+deviation over seeds where there are several. Choices were made on the validation patients (*val*); the test patients
+were scored once per run. The runs of seed 0 at Set-3 were trained before predictions kept the largest piece alone: that
+was done to their label maps afterwards."""
 
 
 def strong_page(groups: Iterable[Group]) -> str:
     """All of it."""
-    groups = [group for group in groups if group.preset == "strong" and group.dataset == "acdc"]
-    ours = [group for group in groups if not group.changes]
+    groups = [group for group in groups if group.preset == "strong"]
+    acdc = [group for group in groups if group.dataset == "acdc"]
     sections = [
         LEAD,
-        *(f"## Left ventricle, Set-{n}\n\n{recipe_table(ours, n)}" for n in SETS),
-        f"## What each part is worth, Set-3\n\n{parts_table(groups)}",
-        f"## All three structures from hand-drawn scribbles\n\n{structures_table(groups)}",
-        f"## Runs\n\nFour at a time on one GPU, with a cold compiler.\n\n{costs(groups)}",
+        *(f"## Left ventricle, Set-{n}\n\n{recipe_table('acdc', groups, n)}" for n in SETS["acdc"]),
+        f"## What each part is worth, Set-3\n\n{parts_table(acdc)}",
+        f"## All three structures from hand-drawn scribbles\n\n{structures_table(acdc)}",
+        *(f"## Left atrium, Set-{n}\n\n{recipe_table('la', groups, n)}" for n in SETS["la"]),
+        f"## Runs\n\nThree or four at a time on one GPU, with a cold compiler.\n\n{costs(groups)}",
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def recipe_table(groups: Sequence[Group], n: int) -> str:
+def recipe_table(dataset: str, groups: Sequence[Group], n: int) -> str:
     """Every method with the recipe as it is; beside it what the paper has under its own protocol."""
+    ours = {group.method: group for group in groups if (group.dataset, group.n, group.changes) == (dataset, n, ())}
     rows = []
     for method in METHODS:
-        group = next((group for group in groups if (group.n, group.method) == (n, method)), None)
+        group = ours.get(method)
         for branch in ("bottom", "top") if method.startswith("kl") else ("top",):
-            theirs = paper_value("acdc", n, method, branch)
+            theirs = paper_value(dataset, n, method, branch)
             role = ROLES[branch] if method.startswith("kl") else branch
             seeds = str(len(group.records)) if group else "0"
             cells = [
@@ -74,20 +78,22 @@ def parts_table(groups: Sequence[Group]) -> str:
 
 
 def structures_table(groups: Sequence[Group]) -> str:
-    """Student and teacher of each structure, on the test and the validation patients."""
-    found = [group for group in groups if SCRIBBLES in group.changes]
-    if not found:
-        return NOT_RUN
+    """DSC of each structure, student and teacher, on the validation and the test patients; HD95 of their mean."""
     rows = []
-    for group in found:
+    for group in groups:
+        if SCRIBBLES not in group.changes:
+            continue
         record = group.records[0]
         counts = f"{record['counts']['full'] // 2} outlined, {record['counts']['partial'] // 2} scribbled"
-        for entry in record["figures"]:
-            if entry["checkpoint"] != "last" or entry["branch"] not in ROLES:
-                continue
-            scores = (f"{100 * entry['dsc']['mean']:.2f}", f"{entry['hd95_vox']['mean']:.2f}")
-            rows.append((f"`{group.method}`", counts, entry["part"], ROLES[entry["branch"]], entry["class"], *scores))
-    return table(("method", "patients", "part", "output", "structure", "DSC", "HD95"), rows, left=5)
+        asked = (f"`{group.method}`", counts, str(record["config"]["steps"]))
+        last = [entry for entry in record["figures"] if entry["checkpoint"] == "last" and entry["branch"] in ROLES]
+        for part, branch in dict.fromkeys((entry["part"], entry["branch"]) for entry in last):
+            found = {entry["class"]: entry for entry in last if (entry["part"], entry["branch"]) == (part, branch)}
+            scores = [f"{100 * found[name]['dsc']['mean']:.2f}" if name in found else "-" for name in STRUCTURES]
+            far = f"{found[MEAN]['hd95_vox']['mean']:.2f}" if MEAN in found else "-"
+            rows.append((*asked, part, ROLES[branch], *scores, far))
+    head = ("method", "patients", "steps", "part", "output", *STRUCTURES, "HD95")
+    return table(head, rows, left=5) if rows else NOT_RUN
 
 
 def _figure(group: Group | None, metric: str, part: str, branch: str) -> str:

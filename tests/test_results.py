@@ -273,4 +273,4 @@ def test_structures_drawn_by_hand_are_told_one_by_one(book):
     assert "## All three structures from hand-drawn scribbles\n\nnot run" in results_tables.strong_page([])
     lines = book.add("a", method="kl-ent", dsc=0.8, target=[], partial="drawn", ratio=19, **STRONG)
     section = results_tables.strong_page(results_groups.gather(lines)).split("## All three structures")[1]
-    assert "| `kl-ent` | 0 outlined, 1 scribbled | test | student | LV | 80.00 | 7.00 |" in section
+    assert "| `kl-ent` | 0 outlined, 1 scribbled | 3000 | test | student | - | - | 80.00 | - | - |" in section

@@ -486,6 +486,29 @@ def test_a_disk_that_is_really_full_is_told_as_such(tmp_path, monkeypatch):
         writer.save(state, tmp_path)
 
 
+class FullAfter(io.FileIO):
+    """A file on a disk with little room: what is too much is refused, and what still fits is taken."""
+
+    room = 3000
+
+    def write(self, data):
+        if self.tell() + len(data) > self.room:
+            full_disk()
+        return super().write(data)
+
+
+def test_a_disk_that_fills_up_on_the_way_is_told_as_such_and_leaves_the_old_checkpoint(finished, monkeypatch):
+    before = (finished / "last.pt").read_bytes()
+    assert len(before) > FullAfter.room
+    place = finished / "on-the-way"
+    monkeypatch.setattr(type(finished), "open", opening(instead="wb", then=lambda: FullAfter(place, "w")))
+    with pytest.raises(MixsegError, match=r"No space left to write .*/(last|best)\.pt: free some"):
+        start(finished, steps=40)
+    monkeypatch.undo()
+    assert place.stat().st_size > 0
+    assert (finished / "last.pt").read_bytes() == before
+
+
 def test_a_checkpoint_is_of_the_moment_it_was_asked_for(tmp_path, monkeypatch):
     method = tiny_method("kl-ent")
     state = State(method, make_optimizer(method, config()), step=3)

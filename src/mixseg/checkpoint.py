@@ -166,7 +166,12 @@ def load_weights(method: Method, path: Path) -> int:
 def _write(path: Path, content: Mapping[str, Any]) -> None:
     # Through a file of Python's: torch's own writer turns a full disk into an error about positions.
     with replacing(path) as temporary, temporary.open("wb") as file:
-        torch.save(dict(content), file)
+        try:
+            torch.save(dict(content), file)
+        except RuntimeError as error:  # it ends its archive after a refused write too, which fails and hides the reason
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
 
 
 def _read(path: Path, device: torch.device, needed: Set[str]) -> dict[str, Any]:

@@ -1,28 +1,38 @@
 """A folder of anisotropic scans is planned, trained on, continued and predicted; shapes come back where they were."""
 
 import json
+import weakref
+from contextlib import nullcontext
+from math import prod
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from discs import total
 from mixseg import io, training_plan
 from mixseg.cli import main
 from mixseg.config import make_config
 from mixseg.data.crop import uncut
+from mixseg.data.extent import Extent
 from mixseg.data.grid import to_source
+from mixseg.data.memory import FIXED
 from mixseg.data.prepare import PrepareOptions, prepare
 from mixseg.data.scan import Scan
 from mixseg.datasets import load
 from mixseg.errors import MixsegError
 from mixseg.hardware import Hardware, make_fabric
-from mixseg.methods import Method
+from mixseg.methods import METHODS, Method
 from mixseg.metrics import dice
+from mixseg.model import build
+from mixseg.networks import NETWORKS
+from mixseg.networks.instance_norm import InstanceNorm, normalised
 from mixseg.prediction import scan_of
 from mixseg.predictor import Predictor
 from mixseg.training_data import prepare_options
-from mixseg.training_plan import extent_of, means_of, planned
-from mixseg.types import IGNORE, Case, Source
+from mixseg.training_plan import extent_of, means_of, plan_for, planned
+from mixseg.types import IGNORE, Batch, Case, Part, Source
 from mixseg.validation import Look
 
 TINY = ("steps=4", "width=4", "depth=2", "compile=false", "validate_every=2", 'batch={"full":2,"partial":2,"bare":0}')
@@ -173,6 +183,80 @@ def test_memory_is_that_of_the_device_and_numbers_take_what_the_precision_says()
     assert means_of(make_config(dims=3, precision="fp64"), Hardware("cpu", devices=2)).number == 8
     assert means_of(make_config(), Hardware("cpu", devices=2)).memory == small.memory / 2
     assert 1e8 < small.memory < 1e14
+
+
+class Holding(TorchDispatchMode):
+    """Counts the bytes of all tensors that are there at once, and the most that there were."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = self.most = 0
+        self.seen = weakref.WeakSet()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, (list, tuple)) else [made]:
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage() not in self.seen:
+                self.take(tensor.untyped_storage())
+        return made
+
+    def take(self, storage):
+        self.seen.add(storage)
+        weakref.finalize(storage, self.drop, storage.nbytes())
+        self.now += storage.nbytes()
+        self.most = max(self.most, self.now)
+
+    def drop(self, count):
+        self.now -= count
+
+
+def held_by_a_step(config, rows, grid, device):
+    """The most bytes that a step holds at once beside the weights, and the bytes of those, their moments included."""
+    with torch.device(device):
+        method = build(config, channels=1, classes=4)
+        seen = Batch(*(Part(torch.zeros(n, 1, *grid), *torch.zeros(2, n, *grid, dtype=torch.uint8)) for n in rows))
+    with Holding() as held:
+        total(method(seen, 0.5)).backward()
+    return held.most, sum(each.nbytes * (4 if each.requires_grad else 1) for each in method.parameters())
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+@pytest.mark.parametrize("dims", [2, 3])
+def test_the_rule_for_memory_is_what_a_step_of_the_method_holds(name, dims, monkeypatch):
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which "meta" does not know
+    config = make_config(method=name, dims=dims, precision="fp32")
+    rows = (config.batch.full, config.batch.partial, config.batch.bare)
+    counted, weights = held_by_a_step(config, rows, config.grid, "meta")
+    means = means_of(config, Hardware("cpu"))
+    assert 0.98 < (means.bytes(sum(rows), config.grid) - FIXED) / counted < 1.1
+    assert weights < FIXED / 2, "the libraries want some of it too"
+    assert NETWORKS[config.network].depth == means.halvings
+
+
+def test_instance_normalisation_that_is_not_compiled_holds_float32_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(training_plan, "accelerator_of", lambda device: "cuda")
+    monkeypatch.setattr(training_plan, "_gpu", lambda: (24e9, "a GPU"))
+    changes = {"method": "lower-bound", "dims": 3, "precision": "bf16", "patch": (64, 64, 64)}
+    means = {preset: means_of(make_config(preset=preset, **changes), Hardware()) for preset in ("strong", "paper")}
+    assert means["paper"].number == means_of(make_config(precision="bf16"), Hardware()).number == 2
+    monkeypatch.setattr(InstanceNorm, "forward", lambda self, x: normalised(x, self.weight, self.bias))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        counted, _ = held_by_a_step(make_config(**changes), (1, 0, 0), (64, 64, 64), "cpu")
+    assert means["strong"].bytes(1, (64, 64, 64)) - FIXED == pytest.approx(counted, rel=0.1)
+
+
+def test_a_method_that_holds_more_learns_from_smaller_patches_or_from_fewer_slices(monkeypatch):
+    def plans(extent, **settings):
+        asked = ({"method": name, "precision": "fp32", **settings} for name in ("ua-mt", "ssco"))
+        return [plan_for([extent] * 3, each, Hardware("cpu")).settings for each in asked]
+
+    monkeypatch.setattr(training_plan, "_ram", lambda: 12e9)
+    fewer, more = plans(Extent((190, 142, 88), (0.625, 0.625, 0.625)), batch={"full": 4, "bare": 4})
+    assert prod(more["patch"]) < prod(fewer["patch"])
+    monkeypatch.setattr(training_plan, "_ram", lambda: 5e9)
+    fewer, more = plans(Extent((256, 256, 10), (1.5, 1.5, 10.0)))
+    assert "batch" not in fewer
+    assert more["batch"] == {"full": 2, "partial": 0, "bare": 2}
 
 
 class Bright(Method):

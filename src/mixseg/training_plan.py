@@ -16,6 +16,7 @@ from mixseg.data.memory import Means
 from mixseg.data.plan import KEYS, Plan, choose_dims, make_plan
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, accelerator_of, settle_precision
+from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
 from mixseg.types import Case
 
@@ -67,17 +68,20 @@ def extent_of(case: Case) -> Extent:
 
 
 def means_of(config: Config, hardware: Hardware) -> Means:
-    """The network of ``config`` and what it can be trained with on ``hardware``."""
+    """The network and the method of ``config``, and what they can be trained with on ``hardware``."""
     network = NETWORKS[config.network]
     accelerator = accelerator_of(hardware.device)
-    bytes_of = {"bf16": 2, "fp64": 8}
+    number = {"bf16": 2, "fp64": 8}.get(settle_precision(config.precision, hardware.device), 4)
+    if accelerator == "cuda" and config.norm == "instance" and not config.compile:
+        number = max(number, 4)  # there it is plain arithmetic in float32, which the compiler alone does not keep
     memory, where = _gpu() if accelerator == "cuda" else (_ram() / hardware.devices, "memory")
     return Means(
         memory=memory,
         where=where,
         channels=config.width or network.width,
+        held=METHODS[config.method].held[config.dims],
         halvings=config.depth or network.depth,
-        number=bytes_of.get(settle_precision(config.precision, hardware.device), 4),
+        number=number,
         devices=hardware.devices * hardware.nodes,
     )
 

@@ -1,4 +1,4 @@
-"""About what a training step takes, before it is tried: a rule of thumb with two measured numbers in it."""
+"""About what a training step takes, before it is tried: a rule of thumb with a counted number for each method."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-NUMBERS = {2: 33, 3: 22}
-"""What a step keeps per voxel and per channel of the finest level, in 2D and 3D: either network, two branches."""
 FIXED = 2**30
-"""Bytes for weights, their optimiser and the libraries."""
+"""Bytes for weights, those of moving averages too, their optimiser and the libraries."""
 USABLE = 0.8
 """The share of the memory that a plan fills at most."""
 
@@ -23,6 +21,7 @@ class Means:
         memory: Bytes, of one device.
         where: What has them, in words.
         channels: Of the finest level of the network.
+        held: Numbers that a step of the method holds for each of them and each voxel of an image.
         halvings: How often the network halves an axis.
         number: Bytes that a number takes.
         devices: How many share a batch.
@@ -31,6 +30,7 @@ class Means:
     memory: float
     where: str
     channels: int
+    held: float
     halvings: int = 4
     number: int = 4
     devices: int = 1
@@ -42,7 +42,7 @@ class Means:
 
     def bytes(self, rows: int, grid: Sequence[int]) -> float:
         """About what a training step on ``rows`` images takes on each device."""
-        return FIXED + ceil(rows / self.devices) * prod(grid) * NUMBERS[len(grid)] * self.channels * self.number
+        return FIXED + ceil(rows / self.devices) * prod(grid) * self.held * self.channels * self.number
 
     def fits(self, rows: int, grid: Sequence[int]) -> bool:
         """Whether that is little enough."""

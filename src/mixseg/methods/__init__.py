@@ -33,12 +33,21 @@ FEW = {2: (8, 0, 0), 3: (4, 0, 0)}
 MANY = {2: (24, 0, 0), 3: (12, 0, 0)}
 UNLABELLED = {2: (4, 0, 4), 3: (4, 0, 4)}
 
+# What a step holds of each image with one branch, and with two of which one sees the full rows alone.
+ONE = {2: 25, 3: 16}
+TWO = {2: 28, 3: 19}
+
 METHODS: dict[str, MethodRow] = {
     "lower-bound": MethodRow(
-        one_branch, "one network on the full masks alone: what you have without mixseg", "full", {"full": 1.0}, FEW
+        one_branch, "one network on the full masks alone: what you have without mixseg", "full", {"full": 1.0}, FEW, ONE
     ),
     "single": MethodRow(
-        one_branch, "one network on full masks and partial labels together", "mixed", {"full": 1.0, "weak": 1e-3}, MIXED
+        one_branch,
+        "one network on full masks and partial labels together",
+        "mixed",
+        {"full": 1.0, "weak": 1e-3},
+        MIXED,
+        ONE,
     ),
     "single-ent": MethodRow(
         one_branch,
@@ -46,6 +55,7 @@ METHODS: dict[str, MethodRow] = {
         "mixed",
         {"full": 1.0, "weak": 1e-3, "entropy": 1.0},
         MIXED,
+        ONE,
     ),
     "decoupled": MethodRow(
         two_branches,
@@ -53,6 +63,7 @@ METHODS: dict[str, MethodRow] = {
         "mixed",
         {"full": 1.0, "weak": 1e-3},
         MIXED,
+        TWO,
     ),
     "kl": MethodRow(
         two_branches,
@@ -60,6 +71,7 @@ METHODS: dict[str, MethodRow] = {
         "mixed",
         {"full": 1.0, "weak": 1e-3, "distill": 50.0},
         MIXED,
+        TWO,
     ),
     "kl-ent": MethodRow(
         two_branches,
@@ -67,12 +79,19 @@ METHODS: dict[str, MethodRow] = {
         "mixed",
         {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": 1.0},
         MIXED,
+        TWO,
     ),
     "upper-bound-set": MethodRow(
-        one_branch, "one network on full masks of all scans of the set", "all-full", {"full": 1.0}, MANY
+        one_branch, "one network on full masks of all scans of the set", "all-full", {"full": 1.0}, MANY, ONE
     ),
     "upper-bound": MethodRow(
-        one_branch, "one network on full masks of all training scans", "all-full", {"full": 1.0}, MANY, ignores_set=True
+        one_branch,
+        "one network on full masks of all training scans",
+        "all-full",
+        {"full": 1.0},
+        MANY,
+        ONE,
+        ignores_set=True,
     ),
     "ua-mt": MethodRow(
         UAMT,
@@ -80,6 +99,7 @@ METHODS: dict[str, MethodRow] = {
         "unlabelled",
         {"full": 0.5, "dice": 0.5, "consistency": 0.1},
         UNLABELLED,
+        {2: 30, 3: 21},
     ),
     "glmi": MethodRow(
         GLMI,
@@ -87,6 +107,7 @@ METHODS: dict[str, MethodRow] = {
         "unlabelled",
         {"full": 1.0, "global": 1.0, "local": 0.1, "consistency": 10.0},
         UNLABELLED,
+        {2: 43, 3: 39},
     ),
     "ssco": MethodRow(
         SSCO,
@@ -94,6 +115,7 @@ METHODS: dict[str, MethodRow] = {
         "unlabelled",
         {"full": 1.0, "self-paced": 0.5, "consistency": 4.0},
         UNLABELLED,
+        {2: 47, 3: 30},
     ),
     "proposals": MethodRow(
         one_branch,
@@ -101,6 +123,7 @@ METHODS: dict[str, MethodRow] = {
         "proposals",
         {"full": 1.0},
         MANY,
+        ONE,
     ),
 }
 

@@ -90,6 +90,8 @@ class MethodRow:
         sees: Which labels a run of this method may look at.
         weights: The terms of its loss with the weights of the paper.
         batch: Images per step ``(full, partial, bare)`` by number of spatial axes.
+        held: Numbers that a step holds at most, per voxel of an image and channel of the finest level, by number of
+            spatial axes: what the backward pass needs, and the passes of teachers beside it. Counted by a test.
         ignores_set: Whether it takes every train patient, whatever Set-N is asked for.
     """
 
@@ -98,6 +100,7 @@ class MethodRow:
     sees: Sees
     weights: Mapping[str, float]
     batch: Mapping[int, tuple[int, int, int]]
+    held: Mapping[int, int]
     ignores_set: bool = False
 
 

@@ -190,6 +190,7 @@ def test_minus_one_is_unlabelled():
         ({"image": np.zeros((4, 4)), "partial": np.full((4, 4), 0.5)}, "s: partial labels hold values"),
         ({"image": np.zeros((4, 4)), "full": np.full((4, 4), 300)}, "s: full labels hold values"),
         ({"image": np.zeros((4, 4)), "full": np.full((4, 4), np.nan)}, "s: full labels hold values"),
+        ({"image": np.full((4, 4), np.inf)}, "s: the image holds nan or inf"),
     ],
 )
 def test_arrays_that_make_no_scan_are_told_in_a_sentence(arguments, sentence):
@@ -201,6 +202,11 @@ def test_a_label_beyond_the_named_classes_is_told_with_the_scan(tmp_path):
     image, mask = blob(0)
     with pytest.raises(MixsegError, match="s9 has the label 3, and 2 classes are named"):
         mixseg.train([mixseg.scan("s9", image, full=3 * mask)], classes=CLASSES, out=tmp_path, **TINY)
+
+
+def test_without_a_scan_there_is_nothing_to_train_on(tmp_path):
+    with pytest.raises(MixsegError, match="no scan to train on"):
+        mixseg.train([], val=validation(), classes=CLASSES, out=tmp_path / "run", **TINY)
 
 
 @pytest.mark.parametrize(("name", "classes"), [("../s", CLASSES), ("s", ("background", "GTV/CTV"))])

@@ -74,6 +74,18 @@ def mask_of_nan(root):
     return "a.nii.gz holds nan"
 
 
+def image_with_nan(root):
+    nifti(root / "imagesTr" / "a_0000.nii.gz", np.where(mask() == 3, np.nan, image()))
+    return f"a_0000.nii.gz holds nan or inf in {(mask() == 3).sum()} of its {mask().size} voxels"
+
+
+def image_in_colour(root):
+    colour = np.zeros(SHAPE, [(name, np.uint8) for name in "RGB"])
+    colour["R"] = 200
+    nifti(root / "imagesTr" / "a_0000.nii.gz", colour)
+    return "a_0000.nii.gz is in colour"
+
+
 def link_in_a_circle(root):
     link = root / "imagesTr" / "f_0000.nii.gz"
     link.symlink_to(link)
@@ -96,7 +108,17 @@ def no_folder(root):
     return "raw does not exist"
 
 
-BAD_FILES = [truncated, zero_bytes, another_size, another_spacing, undeclared_id, mask_of_nan, link_in_a_circle]
+BAD_FILES = [
+    truncated,
+    zero_bytes,
+    another_size,
+    another_spacing,
+    undeclared_id,
+    mask_of_nan,
+    image_with_nan,
+    image_in_colour,
+    link_in_a_circle,
+]
 BAD_FOLDERS = [two_scans_with_one_id, empty_folder, no_folder]
 
 

@@ -192,6 +192,27 @@ def test_a_grey_picture_in_colour_is_read_and_a_coloured_one_refused(tmp_path):
         io.read(tmp_path / "colour.png")
 
 
+@pytest.mark.parametrize("channels", ["RGB", "RGBA"])
+def test_a_grey_nifti_in_colour_is_read_and_a_coloured_one_refused(tmp_path, channels):
+    voxels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    colour = np.zeros(voxels.shape, [(name, np.uint8) for name in channels])
+    for name in "RGB":
+        colour[name] = voxels
+    nib.save(nib.Nifti1Image(colour, np.eye(4)), tmp_path / "grey.nii.gz")
+    assert (io.read_ids(tmp_path / "grey.nii.gz").array == voxels).all()
+    colour["G"][0, 0, 0] = 200
+    nib.save(nib.Nifti1Image(colour, np.eye(4)), tmp_path / "colour.nii.gz")
+    for read in (io.read_image, io.read_ids):
+        with pytest.raises(MixsegError, match=r"colour\.nii\.gz is in colour: save it with one grey channel"):
+            read(tmp_path / "colour.nii.gz")
+
+
+def test_complex_voxels_are_no_grey_values(tmp_path):
+    nib.save(nib.Nifti1Image(np.zeros((2, 2, 2), np.complex64), np.eye(4)), tmp_path / "k.nii.gz")
+    with pytest.raises(MixsegError, match=r"k\.nii\.gz holds complex64 instead of grey values"):
+        io.read_image(tmp_path / "k.nii.gz")
+
+
 def test_slices_in_files_of_their_own_are_stacked_in_the_order_given(tmp_path):
     paths = tuple(tmp_path / f"{index}.png" for index in (2, 0, 1))
     for index, path in enumerate(paths):

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mixseg.config import make_config
 from mixseg.data.build import build, digest, existing, key_of
+from mixseg.data.extent import Extent
 from mixseg.data.native import Header, Native, to_8_bits
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
@@ -30,6 +30,7 @@ from mixseg.predictor import Predictor
 from mixseg.run import propose
 from mixseg.run import train as train_run
 from mixseg.training_data import Data, bare_scan, prepare_options
+from mixseg.training_plan import planned
 from mixseg.types import IGNORE, Device
 
 Labels = NDArray[np.uint8]
@@ -49,14 +50,19 @@ class ArrayScan:
     native: Native
     spacing: tuple[float, float, float] | None = None
 
+    @property
+    def extent(self) -> Extent:
+        """What a plan needs to know of it."""
+        i, j, k = self.native.image.shape[1:]
+        return Extent((i, j, k), self.spacing or (1.0, 1.0, 1.0), self.spacing is not None)
+
     @cached_property
     def header(self) -> Header:
         """What preparing needs to know of it, whatever the training grid will be."""
-        native, size = self.native, self.spacing or (1.0, 1.0, 1.0)
+        native, (shape, size, known) = self.native, self.extent
         state = hashlib.blake2b(repr((self.name, self.spacing, native.image.shape)).encode(), digest_size=16)
         for array in (native.image, native.full, native.drawn):
             state.update(b"-" if array is None else np.ascontiguousarray(array).data)
-        shape = native.image.shape[1:]
         return Header(
             id=self.name,
             patient=self.name,
@@ -65,10 +71,10 @@ class ArrayScan:
             annotated=None,
             split="",
             channels=len(native.image),
-            shape=(shape[0], shape[1], shape[2]),
+            shape=shape,
             affine=tuple(tuple(map(float, row)) for row in np.diag([*size, 1.0])),
             spacing=size,
-            spacing_known=self.spacing is not None,
+            spacing_known=known,
             source=self.name,
             has_full=native.full is not None,
             has_drawn=native.drawn is not None,
@@ -134,20 +140,24 @@ def train(
         val: Scans with full masks, to choose the best checkpoint with.
         test: Scans with full masks, scored once the training is over.
         device: "auto" takes the GPU if there is one.
-        settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``.
+        settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``; what is not
+            given is planned from the scans and the memory, as ``mixseg train`` does.
     """
-    config = make_config(**settings)
-    if config.clip is not None:
-        raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
-    out = Path(out)
+    if not scans:
+        raise MixsegError("There is no scan to train on: give at least one with a full mask.")
+    out, hardware = Path(out), Hardware(device)
     everyone = [*scans, *val, *test]
     for each in everyone:
         _check_classes(each, classes)
+    config, plan = planned([each.extent for each in everyone], settings, out, hardware)
+    if config.clip is not None:
+        raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
     prepared = _prepare(everyone, tuple(classes), out.parent / ".prepared", prepare_options(config))
+    for sentence in prepared.losses():
+        print(sentence, flush=True)
     split = Split(*(tuple(each.name for each in part) for part in (scans, val, test)))
-    hardware = Hardware(device)
     proposals = propose(config, prepared, split, out, hardware=hardware)
-    data = Data.of(prepared, split, config, proposals=proposals)
+    data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan)
     train_run(config, data, out, hardware=hardware, test=bool(test))
     return Model(out, device=device)
 
@@ -247,6 +257,8 @@ def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
             f"{name}: an image is an array of numbers (I, J), (I, J, K) or (channels, I, J, K), "
             f"not {array.dtype} of {array.shape}."
         )
+    if not np.isfinite(array).all():
+        raise MixsegError(f"{name}: the image holds nan or inf: replace them first, with np.nan_to_num for example.")
     return list(array)
 
 

@@ -37,7 +37,7 @@ def test_check_reports_every_bad_file_of_a_folder(tmp_path):
         "patient001_frame12_scribble.nii.gz holds 0.5, which is no label id",
         "the sizes are 8 x 7 x 4 and 7 x 7 x 4 voxels",
         "patient010_frame01_scribble.nii.gz holds the undeclared label 5, 6, 7, 8",
-        "patient010_frame12.nii.gz holds nan or inf in 1 voxels",
+        "patient010_frame12.nii.gz holds nan or inf in 1 of its 224 voxels",
         "the spacings are 1.5 x 1.5 x 8 and 1.515 x 1.5 x 8 mm",
     ]
     found = problems(root)

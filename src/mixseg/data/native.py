@@ -76,19 +76,14 @@ def to_8_bits(
 ) -> tuple[NDArray[np.uint8], float, float]:
     """The array with its minimum at 0 and its maximum at 255 (or the percentiles of ``clip``), and those two values.
 
-    Rounded to the nearest of 256 grey values; nan and infinities become 0.
+    Rounded to the nearest of 256 grey values.
     """
     values = array.astype(np.float32)
-    finite = np.isfinite(values)
-    known = values if finite.all() else values[finite]
-    if not known.size:
-        return np.zeros(array.shape, np.uint8), 0.0, 0.0
-    low, high = (known.min(), known.max()) if clip is None else np.percentile(known, clip)
+    low, high = (values.min(), values.max()) if clip is None else np.percentile(values, clip)
     if high <= low:
         return np.zeros(array.shape, np.uint8), float(low), float(high)
     scaled = (values - np.float32(low)) * np.float32(255 / (float(high) - float(low)))
-    scaled = np.where(finite, scaled, np.float32(0)).clip(0, 255)
-    return np.rint(scaled).astype(np.uint8), float(low), float(high)
+    return np.rint(scaled.clip(0, 255)).astype(np.uint8), float(low), float(high)
 
 
 def check_headers(headers: Iterable[Header]) -> tuple[tuple[str, ...], int]:

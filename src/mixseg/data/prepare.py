@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mixseg import io
 from mixseg.data.build import INDEX, build, digest, existing, key_of
@@ -92,7 +91,7 @@ def read_header(case: Case) -> Header:
 
 def read_native(case: Case, *, clip: tuple[float, float] | None) -> Native:
     """The voxels of a case, its image in 8 bits."""
-    channels = [to_8_bits(_grey_values(source), clip) for source in case.image]
+    channels = [to_8_bits(io.read_image(source).array, clip) for source in case.image]
     images, low, high = zip(*channels, strict=True)
     full, drawn = (
         None if source is None else np.ascontiguousarray(io.read_labels(source).array, np.uint8)
@@ -100,11 +99,3 @@ def read_native(case: Case, *, clip: tuple[float, float] | None) -> Native:
     )
     # Files come in either memory order; everything from here on, random draws included, should not notice.
     return Native(np.ascontiguousarray(np.stack(images)), low, high, full, drawn)
-
-
-def _grey_values(source: Source) -> NDArray[np.generic]:
-    """The voxels of an image, one of which at least is a number."""
-    array = io.read(source).array
-    if array.dtype.kind == "f" and not np.isfinite(array).any():
-        raise MixsegError(f"{source.path} holds nan or inf in all of its voxels: export the image again.")
-    return array

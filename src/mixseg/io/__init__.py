@@ -3,7 +3,7 @@
 from mixseg.io.formats import HDF5, SUFFIXES, TRANSPOSED, stem, suffix
 from mixseg.io.geometry import Geometry, same_geometry
 from mixseg.io.label_maps import count_ids, read_ids, read_labels
-from mixseg.io.volumes import h5_keys, read, read_geometry, segment_names, write
+from mixseg.io.volumes import h5_keys, read, read_geometry, read_image, segment_names, write
 
 __all__ = [
     "HDF5",
@@ -15,6 +15,7 @@ __all__ = [
     "read",
     "read_geometry",
     "read_ids",
+    "read_image",
     "read_labels",
     "same_geometry",
     "segment_names",

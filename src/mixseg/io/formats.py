@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mixseg.errors import MixsegError
 from mixseg.io.geometry import Geometry
 from mixseg.types import Volume
@@ -86,6 +89,14 @@ def reading(path: Path) -> Iterator[None]:
         if type(error).__module__.startswith("nibabel"):  # its own exceptions derive from Exception alone
             raise MixsegError(f"{path} {BROKEN}") from error
         raise
+
+
+def grey(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
+    """The one channel of a colour image ``(..., channels)`` that is grey."""
+    channels = np.moveaxis(array, -1, 0)[:3]  # a fourth one is opacity
+    if (channels != channels[:1]).any():
+        raise MixsegError(f"{path} is in colour: save it with one grey channel, or one file per channel.")
+    return np.asarray(channels[0])
 
 
 def _reason(error: OSError) -> str:

@@ -10,6 +10,7 @@ import SimpleITK
 from numpy.typing import NDArray
 
 from mixseg.errors import MixsegError
+from mixseg.io.formats import grey
 from mixseg.io.geometry import Geometry
 from mixseg.types import Volume
 
@@ -31,7 +32,7 @@ def read(path: Path, key: str = "") -> Volume:
     place = place_of(image, path)
     array = sitk.GetArrayFromImage(image)
     if image.GetNumberOfComponentsPerPixel() > 1:
-        array = _grey(array, path)
+        array = grey(array, path)
     return Volume(array.T.reshape(place.shape), place.affine, place.spacing_known)
 
 
@@ -98,11 +99,3 @@ def place_of(image: Any, path: Path) -> Geometry:  # noqa: ANN401 - an image or 
     lps[:axes, :axes] = direction * np.array(image.GetSpacing())[:axes]
     lps[:axes, 3] = image.GetOrigin()[:axes]
     return Geometry((i, j, k), LPS_TO_RAS @ lps + 0.0)  # + 0.0: minus zero becomes zero
-
-
-def _grey(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
-    """The one channel of a colour picture that is grey."""
-    channels = np.moveaxis(array, -1, 0)[:3]  # a fourth one is opacity
-    if (channels != channels[:1]).any():
-        raise MixsegError(f"{path} is in colour: save it with one grey channel, or one file per channel.")
-    return np.asarray(channels[0])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.errors import MixsegError
-from mixseg.io.volumes import as_source, read, segment_names
+from mixseg.io.volumes import as_source, not_finite, read, segment_names
 from mixseg.types import Source, Volume
 
 WIDE = 2**16
@@ -28,11 +28,10 @@ def read_ids(source: Source | Path) -> Volume:
         return Volume(array.astype(np.uint8), volume.affine, volume.spacing_known)
     if array.dtype.kind != "f":
         raise MixsegError(f"{path} holds {array.dtype} instead of label ids: export the mask again as integers.")
-    values = array.astype(np.float64)
-    if not np.isfinite(values).all():
-        count = int((~np.isfinite(values)).sum())
-        where = "all of its" if count == values.size else f"{count} of its {values.size}"
+    where = not_finite(array)
+    if where:
         raise MixsegError(f"{path} holds nan or inf in {where} voxels: export the mask again as integers.")
+    values = array.astype(np.float64)
     whole = np.rint(values)
     if (values != whole).any():
         wrong = float(values[values != whole][0])

@@ -7,9 +7,11 @@ from typing import Any
 
 import nibabel
 import numpy as np
+from numpy.lib.recfunctions import structured_to_unstructured
 from numpy.typing import NDArray
 
 from mixseg.errors import MixsegError
+from mixseg.io.formats import grey
 from mixseg.io.geometry import Geometry
 from mixseg.types import Volume
 
@@ -22,7 +24,10 @@ def read(path: Path, key: str = "") -> Volume:
     """The voxels (scaled as the header says) with the affine that nibabel prefers: sform, then qform."""
     image: Any = nib.load(path, mmap=False)
     place = _geometry(image, path)
-    return Volume(np.asanyarray(image.dataobj).reshape(place.shape), place.affine, place.spacing_known)
+    array = np.asanyarray(image.dataobj)
+    if array.dtype.names:  # RGB and RGBA voxels are records
+        array = grey(structured_to_unstructured(array), path)
+    return Volume(array.reshape(place.shape), place.affine, place.spacing_known)
 
 
 def geometry(path: Path, key: str = "") -> Geometry:

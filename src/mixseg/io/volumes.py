@@ -35,6 +35,32 @@ def read(source: Source | Path) -> Volume:
     return Volume(array, volumes[0].affine, volumes[0].spacing_known)
 
 
+def read_image(source: Source | Path) -> Volume:
+    """An image as it is stored: what is no number, nan and infinities are refused.
+
+    As nnU-Net refuses them: whatever took their place here would be a grey value that nobody has measured.
+    """
+    volume = read(source)
+    array, path = volume.array, as_source(source).path
+    if array.dtype.kind not in "biuf":
+        raise MixsegError(f"{path} holds {array.dtype} instead of grey values: export it again as plain numbers.")
+    with np.errstate(over="ignore"):  # what single precision cannot hold is infinite to all that follows
+        where = not_finite(array.astype(np.float32, copy=False)) if array.dtype.kind == "f" else ""
+    if where:
+        raise MixsegError(
+            f"{path} holds nan or inf in {where} voxels: export the image again, or replace them, by 0 for example."
+        )
+    return volume
+
+
+def not_finite(array: NDArray[np.generic]) -> str:
+    """Which voxels are nan or infinite, for a sentence: "3 of its 64"; "" if all are numbers."""
+    count = int((~np.isfinite(array)).sum())
+    if not count:
+        return ""
+    return "all of its" if count == array.size else f"{count} of its {array.size}"
+
+
 def read_geometry(source: Source | Path) -> Geometry:
     """Shape, affine and whether the spacing is known, from the headers alone."""
     source = as_source(source)

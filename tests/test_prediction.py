@@ -7,6 +7,7 @@ import pytest
 
 from made_runs import CLASSES, config, data
 from mixseg import io, predictor
+from mixseg.cli import main
 from mixseg.errors import MixsegError
 from mixseg.files import write_json
 from mixseg.hardware import Hardware
@@ -44,6 +45,23 @@ def test_images_of_another_number_of_channels_are_refused_with_the_remedy(tmp_pa
     with pytest.raises(MixsegError, match=r"a_0000\.nii\.gz has 2 channels, and the run was trained on 1: give"):
         predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", device="cpu")
     assert not (tmp_path / "out").exists()
+
+
+def test_bad_images_are_told_one_by_one_when_all_others_are_predicted(tmp_path, capsys):
+    run = train(config(steps=2), data(), tmp_path / "run", hardware=Hardware("cpu")).path
+    images, out = tmp_path / "images", tmp_path / "out"
+    voxels = np.random.default_rng(0).normal(size=(16, 16, 2)).astype(np.float32)
+    for name in "abcd":
+        io.write(images / f"{name}.nii.gz", voxels)
+    (images / "a.nii.gz").write_bytes((images / "a.nii.gz").read_bytes()[:-200])
+    voxels[0, 0, 0] = np.nan
+    io.write(images / "c.nii.gz", voxels)
+    assert main(["predict", str(run), "-i", str(images), "-o", str(out), "-device", "cpu"]) == 2
+    assert sorted(path.name for path in out.iterdir()) == ["b.nii.gz", "classes.json", "d.nii.gz"]
+    first, second, summary = capsys.readouterr().err.splitlines()[-3:]
+    assert "a.nii.gz cannot be read, it is truncated or damaged: copy or export it again" in first
+    assert "c.nii.gz holds nan or inf in 1 of its 512 voxels: export" in second
+    assert summary.startswith("2 of 4 images predicted: ")
 
 
 def test_names_that_lead_out_of_the_folder_write_nothing(tmp_path):

@@ -41,6 +41,8 @@ def predict_folder(
 ) -> list[Path]:
     """Write a label map for each image of ``images``; returns the files.
 
+    An image that cannot be read does not keep the others from being predicted: it is told of when they are written.
+
     Args:
         run: A run folder.
         images: A folder of image files, or a dataset in a known layout.
@@ -63,10 +65,15 @@ def predict_folder(
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, config=config)
     answer = predictor.answer
     options = replace(prepare_options(config), target=None)
-    written, said = [], ""
+    written, bad, said = [], [], ""
     with Progress("predicting", total=len(cases)) as bar:
         for case in cases:
-            scan, place = scan_of(case, options, channels=facts["channels"])
+            try:
+                scan, place = scan_of(case, options, channels=facts["channels"])
+            except MixsegError as error:
+                bad.append(str(error))
+                bar.step(case.id)
+                continue
             for sentence in place.cropped():
                 bar.say(sentence)
             plan = predictor.memory_plan(scan, outputs=1, probabilities=probabilities or entropy)
@@ -84,7 +91,11 @@ def predict_folder(
                 written.append(out / f"{case.id}{suffix}.nii.gz")
                 io.write(written[-1], values, like=case.image[0])
             bar.step(case.id)
-    write_json(out / CLASSES, classes)  # for whoever scores them
+    if len(bad) < len(cases):
+        write_json(out / CLASSES, classes)  # for whoever scores them
+    if bad:
+        done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
+        raise MixsegError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
     return written
 
 

@@ -3,6 +3,7 @@
 import json
 import weakref
 from contextlib import nullcontext
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import mixseg
 from discs import total
 from mixseg import io, training_plan
 from mixseg.cli import main
@@ -22,6 +24,7 @@ from mixseg.data.prepare import PrepareOptions, prepare
 from mixseg.data.scan import Scan
 from mixseg.datasets import load
 from mixseg.errors import MixsegError
+from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric
 from mixseg.methods import METHODS, Method
 from mixseg.metrics import dice
@@ -97,6 +100,30 @@ def test_a_folder_of_thick_slices_is_planned_trained_on_and_predicted(thick, tmp
     assert list((tmp_path / "run" / "predictions").glob("last/bottom/*.nii.gz"))
 
 
+def test_arrays_are_planned_as_their_files_are(thick, tmp_path, capsys):
+    scans = []
+    for case in load(thick):
+        image, source = io.read(case.image[0]), case.full or case.partial
+        labels = np.where((found := io.read(source.files[0]).array) == 2, IGNORE, found)
+        kind = "full" if case.full else "partial"
+        scans.append(mixseg.scan(case.id, image.array, **{kind: labels}, spacing=image.spacing))
+    settings = {key: json.loads(value) for key, value in (word.split("=") for word in TINY)}
+    called = {"classes": ("background", "ball"), "out": tmp_path / "arrays", "device": "cpu", **settings}
+    model = mixseg.train([scans[0], scans[3]], val=scans[1:3], **called)
+    assert "Plan:" in capsys.readouterr().out
+    assert train(thick, tmp_path / "files") == 0
+    files, arrays = (RunFolder(tmp_path / name) for name in ("files", "arrays"))
+    assert arrays.config == replace(files.config, dataset="")
+    assert arrays.facts["plan"] == files.facts["plan"]
+    capsys.readouterr()
+    assert mixseg.train([scans[0], scans[3]], val=scans[1:3], **called).config == model.config
+    assert "Plan:" not in capsys.readouterr().out, "it goes on as it was planned"
+    image = io.read(load(thick)[0].image[0])
+    assert model.predict(image.array, spacing=image.spacing).shape == image.array.shape
+    with pytest.raises(MixsegError, match=r"trained at 1\.4x1\.4 mm: .* spacing="):
+        model.predict(image.array)
+
+
 def test_an_image_that_is_larger_than_the_grid_is_named_when_it_is_predicted(thick, tmp_path, capsys):
     assert train(thick, tmp_path / "run", "--spacing", "1.4", "1.4", "--size", "16", "40") == 0
     assert "Slices of 16x40 pixels cut off" in capsys.readouterr().out
@@ -130,13 +157,14 @@ def test_a_run_goes_on_as_planned_whatever_memory_there_is_by_then(thick, tmp_pa
 
 
 def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_path):
-    cases, hardware = load(thick), Hardware("cpu")
-    settings, told = planned(cases, {"spacing": [2.0, 2.0]}, tmp_path / "run", hardware)
-    assert settings["spacing"] == [2.0, 2.0]
-    assert settings["size"] == (32, 32)
+    extents, hardware = [extent_of(case) for case in load(thick)], Hardware("cpu")
+    config, told = planned(extents, {"spacing": [2.0, 2.0]}, tmp_path / "run", hardware)
+    assert config.spacing == (2.0, 2.0)
+    assert config.size == (32, 32)
     assert told
     for preset in ("paper", "quick"):
-        assert planned(cases, {"preset": preset}, tmp_path / "run", hardware) == ({"dims": 2, "preset": preset}, [])
+        unplanned = make_config(preset=preset, dims=2)
+        assert planned(extents, {"preset": preset}, tmp_path / "run", hardware) == (unplanned, [])
     assert main(["train", str(thick), "--out", str(tmp_path / "x"), "--spacing", "1", "1", "1", "--dims", "2"]) == 2
 
 

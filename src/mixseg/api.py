@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mixseg.data.build import build, digest, existing, key_of
-from mixseg.data.extent import Extent
+from mixseg.data.extent import Extent, times
 from mixseg.data.native import Header, Native, to_8_bits
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
@@ -221,6 +221,11 @@ class Model:
 
     def _ready(self, image: ArrayLike, spacing: tuple[float, float, float] | None) -> tuple[Scan, PreparedCase]:
         """An image on the training grid, and the way back."""
+        if self.config.spacing and spacing is None:
+            raise MixsegError(
+                f"{self.run} was trained at {times(self.config.spacing)} mm: say how large the voxels of the image "
+                "are, with spacing=(I, J, K) in mm."
+            )
         given = _scan("the image", image, spacing=spacing, clip=self.config.clip)
         if len(given.native.image) != self.channels:
             raise MixsegError(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixseg import io
-from mixseg.config import Config, make_config
+from mixseg.config import Config
 from mixseg.data.build import digest
 from mixseg.data.folders import replacing_folder
 from mixseg.data.folds import make_fold
@@ -29,10 +29,10 @@ from mixseg.methods import METHODS
 from mixseg.phases import Phases
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress
-from mixseg.proposals import find_source, inherited
+from mixseg.proposals import find_source
 from mixseg.run import propose, train
 from mixseg.training_data import Data, prepare_options
-from mixseg.training_plan import planned
+from mixseg.training_plan import extent_of, planned
 from mixseg.types import Case
 
 SPLITS = ("splits.json", "splits_final.json")
@@ -62,8 +62,8 @@ def train_folder(
     phases = Phases()
     dataset = dataset or recognise(folder)
     cases = load(folder, dataset, flags, print)
-    settings, plan = planned(cases, inherited(settings or {}, out), out, hardware or Hardware())
-    config = make_config(**{"dataset": dataset, **settings})
+    settings = {"dataset": dataset, **(settings or {})}
+    config, plan = planned(map(extent_of, cases), settings, out, hardware or Hardware())
     find_source(config, out)  # a missing one is told before the scans are prepared
     split = find_split(folder, cases, config)
     if config.set is not None and not METHODS[config.method].ignores_set:

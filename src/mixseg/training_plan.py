@@ -1,9 +1,9 @@
-"""The plan of a run: settings that were not given, from the headers of its scans and the memory of this machine."""
+"""The plan of a run: settings that were not given, from the size of its scans and the memory of this machine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, accelerator_of, settle_precision
 from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
+from mixseg.proposals import inherited
 from mixseg.types import Case
 
 PLANNED = "strong"
@@ -29,21 +30,23 @@ MODEST = 8.0 * 2**30
 
 
 def planned(
-    cases: Sequence[Case], settings: Mapping[str, Any], out: Path, hardware: Hardware
-) -> tuple[dict[str, Any], list[str]]:
-    """``settings`` with what the plan adds, and the plan's sentences.
+    extents: Iterable[Extent], settings: Mapping[str, Any], out: Path, hardware: Hardware
+) -> tuple[Config, list[str]]:
+    """The config of the run in ``out`` on scans of ``extents``, from files or arrays, and the plan's sentences.
 
-    A run that has begun goes on as it was planned, whatever memory there is by now.
+    A run that has begun goes on as it was planned, whatever memory there is by now; one from proposals has what is not
+    given from the run that proposes.
     """
-    before = RunFolder(out)
+    settings, before = inherited(settings, out), RunFolder(out)
     if before.begun:
-        return {**{key: to_dict(before.config)[key] for key in KEYS}, **settings}, before.facts.get("plan", [])
-    extents = [extent_of(case) for case in cases]
+        kept = to_dict(before.config)
+        return make_config(**{**{key: kept[key] for key in KEYS}, **settings}), before.facts.get("plan", [])
+    scans = list(extents)
     if settings.get("preset", PLANNED) != PLANNED:
-        return {"dims": choose_dims(extents)[0], **settings}, []
-    plan = plan_for(extents, settings, hardware)
+        return make_config(**{"dims": choose_dims(scans)[0], **settings}), []
+    plan = plan_for(scans, settings, hardware)
     print(plan.told(), flush=True)
-    return {**plan.settings, **settings}, list(plan.reasons)
+    return make_config(**{**plan.settings, **settings}), list(plan.reasons)
 
 
 def plan_for(extents: Sequence[Extent], settings: Mapping[str, Any], hardware: Hardware) -> Plan:

@@ -140,9 +140,14 @@ def test_complexity_has_a_table_of_its_own(tmp_path):
 def test_the_verb_knows_an_experiment_and_a_folder_of_experiments(made, capsys):
     assert main(["report", str(made)]) == 0
     assert f"Written: {made / 'report.html'}" in capsys.readouterr().out
+    mine = made.parent.parent / "mine.html"
+    assert main(["report", str(made), "-o", str(mine)]) == 0
+    assert mine.read_text(encoding="utf-8") == (made / "report.html").read_text(encoding="utf-8")
     write_experiment(made.parent, [cell("kl")], experiment="proposals")
     assert main(["report", str(made.parent)]) == 0
-    assert capsys.readouterr().out.count("Written: ") == 2
+    assert capsys.readouterr().out.count("Written: ") == 3
+    assert main(["report", str(made.parent), "-o", str(mine)]) == 2
+    assert "holds 2 experiments, each with its own page: name one" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_neither_a_run_nor_an_experiment_is_one_sentence(tmp_path, capsys):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fake_runs import CLASSES, write_run
 
+from mixseg.cli import main
 from mixseg.config import make_config
 from mixseg.data.scan import Scan
 from mixseg.errors import MixsegError
@@ -117,6 +118,15 @@ def test_the_same_files_give_the_same_page(collapsed, tmp_path):
     folder, page = collapsed
     shutil.copytree(folder, tmp_path / folder.name)
     assert write_report(tmp_path / folder.name).read_text(encoding="utf-8") == page
+
+
+def test_the_page_goes_where_it_is_asked_for(collapsed, tmp_path):
+    folder, page = collapsed
+    run, mine = tmp_path / folder.name, tmp_path / "mine" / "page.html"
+    shutil.copytree(folder, run, ignore=shutil.ignore_patterns("report.html"))
+    assert main(["report", str(run), "-o", str(mine)]) == 0
+    assert mine.read_text(encoding="utf-8") == page
+    assert not (run / "report.html").exists()
 
 
 def test_an_unopened_test_set_is_said_to_be_closed_and_a_volume_is_cut_in_three_planes(tmp_path):

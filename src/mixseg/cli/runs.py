@@ -235,7 +235,7 @@ def report(
 
     Args:
         runs: A run folder, or several; the folder of an experiment, or one that holds several experiments.
-        out: The comparison's page; comparison.html beside the first run if not given.
+        out: The page; if not given, report.html in the folder, or of several runs comparison.html beside the first.
     """
     from mixseg.cli.printing import print_table
     from mixseg.report.compare import comparison_rows, write_comparison
@@ -244,23 +244,25 @@ def report(
     if not runs:
         raise MixsegError("Name a run folder to report on: the --out of a training.")
     if len(runs) == 1:
-        if not _report_experiments(runs[0]):
-            print(f"Written: {write_report(runs[0])}")
+        if not _report_experiments(runs[0], out):
+            print(f"Written: {write_report(runs[0], out)}")
         return
     head, *rows = comparison_rows(runs)
     print_table(rows, head)
     print(f"\nWritten: {write_comparison(runs, out or runs[0].parent / 'comparison.html')}")
 
 
-def _report_experiments(folder: Path) -> bool:
+def _report_experiments(folder: Path, out: Path | None) -> bool:
     """Report on the experiment in ``folder``, or on all that it holds; False if there is none."""
     from mixseg.experiments.plan import experiments_in, is_experiment
 
     found = [folder] if is_experiment(folder) else experiments_in(folder)
+    if out is not None and len(found) > 1:
+        raise MixsegError(f"{folder} holds {len(found)} experiments, each with its own page: name one, or no --out.")
     if found:
         from mixseg.experiments.report import write_experiment
     for experiment in found:
-        print(f"Written: {write_experiment(experiment)}")
+        print(f"Written: {write_experiment(experiment, out)}")
     return bool(found)
 
 

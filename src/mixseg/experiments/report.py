@@ -21,10 +21,11 @@ SHARP = 200
 """Dots per inch of the pictures that papers take."""
 
 
-def write_experiment(folder: Path) -> Path:
+def write_experiment(folder: Path, out: Path | None = None) -> Path:
     """Write the page, the tables and the figures of the experiment in ``folder``, as far as it has come.
 
-    Returns the page. It is made from the files of the runs alone: no scans but those that they kept, no GPU.
+    Returns the page, ``out`` or the folder's ``report.html``. It is made from the files of the runs alone: no scans but
+    those that they kept, no GPU.
     """
     results = read_results(folder)
     measured = results.plan.measured
@@ -36,8 +37,9 @@ def write_experiment(folder: Path) -> Path:
     _write(folder / "table.md", "\n".join(markdown(table) for table in tables.values()))
     _write(folder / "table.tex", "\n".join(latex(table, name) for name, table in tables.items()))
     _write_pictures(folder / FOLDER, [each for of_kind in drawn.values() for each in of_kind])
-    _write(folder / "report.html", experiment_page(results, scores, tests, drawn))
-    return folder / "report.html"
+    out = out or folder / "report.html"
+    _write(out, experiment_page(results, scores, tests, drawn))
+    return out
 
 
 def _write(path: Path, content: str) -> None:

@@ -24,13 +24,13 @@ WARNINGS = 5
 """So many are shown; the others are folded away."""
 
 
-def write_report(run: Path) -> Path:
-    """Write ``report.html`` of the run folder ``run`` from its files, and return its path."""
-    found = RunFiles.read(run)
+def write_report(run: Path, out: Path | None = None) -> Path:
+    """Write the page about the run folder ``run``, from its files, to ``out`` or its ``report.html``; return the path."""
+    found, out = RunFiles.read(run), out or run / "report.html"
     content = page(title(found.config), sections(found), lead=_lead(found), foot=_foot(found))
-    with replacing(run / "report.html") as temporary:
+    with replacing(out) as temporary:
         temporary.write_text(content, encoding="utf-8")
-    return run / "report.html"
+    return out
 
 
 def sections(run: RunFiles) -> list[Section]:

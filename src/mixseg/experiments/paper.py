@@ -5,7 +5,7 @@ To add one: a row of EXPERIMENTS. The values tried are those of the paper (paper
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mixseg.experiments.grid import Experiment, Recipe, Row
 
@@ -17,6 +17,8 @@ STUDENT = ("bottom",)
 LOWER_BOUND, SINGLE, KL, KL_ENT = Recipe("lower-bound"), Recipe("single"), Recipe("kl"), Recipe("kl-ent")
 
 ROUNDS = 5
+DISTILL = ("0.1", "1", "10", "50", "100", "1000")
+WEAK = ("1", "0.1", "0.01", "0.001", "0.0001")
 RATIOS = (0, 1, 2, 3, 5, 7, 10)
 GENERATORS = ("erosion-3x3", "erosion-10x10", "scribbles", "scribbles-border", "points", "boxes", "slices")
 """Every kind of partial label; a test holds them to partial_labels.GENERATORS, which takes longer to import."""
@@ -33,6 +35,27 @@ def _weights(method: str, term: str, values: Iterable[str], outputs: tuple[str, 
     """One weight of a loss over ``values``."""
     return tuple(
         Row(value, Recipe(method, {"weights": {term: float(value)}}), outputs, x=float(value)) for value in values
+    )
+
+
+def _weighing(
+    method: str,
+    term: str,
+    called: str,
+    values: Sequence[str],
+    outputs: tuple[str, ...],
+    *,
+    sets: tuple[int, ...] = Experiment.sets,
+) -> Experiment:
+    """The experiment on one weight of a loss, whose term is ``called`` so in words."""
+    return Experiment(
+        f"{method}-{term}-weight",
+        f"Weight of {called} in {method}",
+        f"{values[0]} to {values[-1]}",
+        _weights(method, term, values, outputs),
+        varies="weight",
+        sets=sets,
+        axis=f"weight of {called}",
     )
 
 
@@ -107,22 +130,8 @@ EXPERIMENTS: dict[str, Experiment] = {
                 Row("kl-ent", KL_ENT, STUDENT),
             ),
         ),
-        Experiment(
-            "kl-ent-distill-weight",
-            "Weight of the distillation term in kl-ent",
-            "0.1 to 1000",
-            _weights("kl-ent", "distill", ("0.1", "1", "10", "50", "100", "1000"), STUDENT),
-            varies="weight",
-            axis="weight of the distillation term",
-        ),
-        Experiment(
-            "kl-ent-weak-weight",
-            "Weight of the partial cross-entropy in kl-ent",
-            "1 to 0.0001",
-            _weights("kl-ent", "weak", ("1", "0.1", "0.01", "0.001", "0.0001"), STUDENT),
-            varies="weight",
-            axis="weight of the partial cross-entropy",
-        ),
+        _weighing("kl-ent", "distill", "the distillation term", DISTILL, STUDENT),
+        _weighing("kl-ent", "weak", "the partial cross-entropy", WEAK, STUDENT),
         Experiment(
             "divergence",
             "Divergence of the distillation term in kl-ent",
@@ -134,22 +143,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             varies="divergence",
             sets=(3,),
         ),
-        Experiment(
-            "single-weak-weight",
-            "Weight of the partial cross-entropy in single",
-            "1 to 0.0001",
-            _weights("single", "weak", ("1", "0.1", "0.01", "0.001", "0.0001"), ONE),
-            varies="weight",
-            axis="weight of the partial cross-entropy",
-        ),
-        Experiment(
-            "kl-distill-weight",
-            "Weight of the distillation term in kl",
-            "0.1 to 1000",
-            _weights("kl", "distill", ("0.1", "1", "10", "50", "100", "1000"), STUDENT),
-            varies="weight",
-            axis="weight of the distillation term",
-        ),
+        _weighing("single", "weak", "the partial cross-entropy", WEAK, ONE),
+        _weighing("kl", "distill", "the distillation term", DISTILL, STUDENT),
         Experiment(
             "single-entropy-weight",
             "Weight of the entropy in single",
@@ -168,15 +163,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             sets=(3,),
             axis="partly labelled scans for each fully labelled one",
         ),
-        Experiment(
-            "ua-mt-consistency-weight",
-            "Weight of the consistency in ua-mt",
-            "0.01 to 10",
-            _weights("ua-mt", "consistency", ("0.01", "0.1", "1", "5", "10"), ("student",)),
-            varies="weight",
-            sets=(3,),
-            axis="weight of the consistency",
-        ),
+        _weighing("ua-mt", "consistency", "the consistency", ("0.01", "0.1", "1", "5", "10"), ("student",), sets=(3,)),
         Experiment(
             "glmi-weights",
             "Weights of the global and the local information in glmi",

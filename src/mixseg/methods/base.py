@@ -30,15 +30,12 @@ class Term(NamedTuple):
 class Method(nn.Module, ABC):
     """Batches -> named loss terms; image -> named probabilities.
 
-    ``outputs`` names what ``predict`` returns; the first one is the method's answer.
+    ``outputs`` names what ``predict`` returns; the first one is the method's answer. ``replays`` says whether
+    ``forward`` can be recorded once: it takes ``progress`` as a tensor and asks no tensor's value.
     """
 
     outputs: tuple[str, ...]
-
-    @property
-    def replays(self) -> bool:
-        """Whether ``forward`` can be recorded once: it takes ``progress`` as a tensor and asks no tensor's value."""
-        return False
+    replays = False
 
     @abstractmethod
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:

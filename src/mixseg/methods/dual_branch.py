@@ -43,6 +43,8 @@ CONFIDENCE = {"entropy": entropy, "min-entropy": min_entropy}
 class DualBranch(Method):
     """The family lower-bound, single, single-ent, decoupled, kl, kl-ent and the upper bounds, told apart by weights."""
 
+    replays = True
+
     def __init__(
         self, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions, *, branches: int
     ) -> None:
@@ -55,11 +57,6 @@ class DualBranch(Method):
         self.compare = divergence(options.divergence)
         self.unsure = CONFIDENCE[options.confidence]
         self.elder = Teacher(self.network).eval() if "mix" in self.weights else None
-
-    @property
-    def replays(self) -> bool:
-        """Nothing here waits for the device."""
-        return True
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The terms that the batch and the weights allow."""

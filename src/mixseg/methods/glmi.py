@@ -56,6 +56,7 @@ class GLMI(Method):
     """Global and local mutual information. ``predict`` uses the network alone; the heads only help to train it."""
 
     outputs = ("top",)
+    replays = True
 
     def __init__(self, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> None:
         super().__init__()
@@ -67,11 +68,6 @@ class GLMI(Method):
         self.heads = nn.ModuleDict({name: ClusterHeads(count) for name, count in channels.items()})
         self.displacement = DISPLACEMENT[spec.dims]
         self.weights = {name: weight for name, weight in weights.items() if weight}
-
-    @property
-    def replays(self) -> bool:
-        """Nothing here waits for the device."""
-        return True
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The supervised term if there are full masks, the others if there are other scans."""

@@ -50,6 +50,7 @@ class SSCO(Method):
     """
 
     outputs = ("teachers",)
+    replays = True
 
     def __init__(
         self, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions, *, students: int = 2
@@ -59,11 +60,6 @@ class SSCO(Method):
         self.students = nn.ModuleList(networks)
         self.teachers = nn.ModuleList(Teacher(network) for network in networks)
         self.weights = {name: weight for name, weight in weights.items() if weight}
-
-    @property
-    def replays(self) -> bool:
-        """Nothing here waits for the device."""
-        return True
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The supervised term if there are full masks, the others if there are other scans."""

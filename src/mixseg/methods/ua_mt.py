@@ -42,17 +42,13 @@ class UAMT(Method):
     """Uncertainty-aware mean teacher. The student answers; the teacher is stored with it to go on training."""
 
     outputs = ("student",)
+    replays = True
 
     def __init__(self, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> None:
         super().__init__()
         self.student = build(1)
         self.teacher = Teacher(self.student)
         self.weights = {name: weight for name, weight in weights.items() if weight}
-
-    @property
-    def replays(self) -> bool:
-        """Nothing here waits for the device."""
-        return True
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The supervised term if there are full masks, the consistency if there are other scans."""

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mixseg.report.figures.pictures import NOTE, Strip, around, outline
-from mixseg.report.figures.style import INK, plain
+from mixseg.report.figures.pictures import Strip, around, outline, panels, tallness
+from mixseg.report.figures.style import plain
 
 Bytes = NDArray[np.uint8]
 SIDE = 2.4
@@ -41,22 +41,12 @@ class MapStrip:
 def probability_maps(strips: Sequence[MapStrip], what: str) -> Figure:
     """Image, truth, and a map of each name; ``what`` the maps show is said beside the scale."""
     heads = ["image", "truth", *strips[0].maps]
-    boxes = [strip.box for strip in strips]
-    sizes = [each.strip.image[box].shape for each, box in zip(strips, boxes, strict=True)]
-    tall = [each.strip.aspect * size[0] / size[1] for each, size in zip(strips, sizes, strict=True)]
-    size = (SIDE * len(heads) + 1.2, SIDE * sum(tall) + NOTE * len(strips) + 0.3)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(len(strips), len(heads), squeeze=False, gridspec_kw={"height_ratios": tall})
-    shown: Any = None
-    for number, (each, box, row) in enumerate(zip(strips, boxes, grid, strict=True)):
-        for head, axes in zip(heads, row, strict=True):
-            shown = _panel(axes, head, each, box) or shown
-            axes.set_xticks([])
-            axes.set_yticks([])
-            if number == 0:
-                axes.set_title(plain(head), fontsize=10, color=INK, fontweight="bold")
-            axes.set_xlabel(plain(each.strip.notes.get(head, "")), fontsize=8.5, color=INK)
-        row[0].set_ylabel(plain(each.strip.name), fontsize=8.5, color=INK)
+    rows, boxes = [each.strip for each in strips], [each.box for each in strips]
+
+    def draw(axes: Axes, head: str, number: int) -> Any:  # noqa: ANN401 - a mappable, for the bar
+        return _panel(axes, head, strips[number], boxes[number])
+
+    figure, grid, shown = panels(rows, tallness(rows, boxes), heads, draw, side=SIDE, rim=(1.2, 0.3))
     bar = figure.colorbar(shown, ax=grid.ravel().tolist(), shrink=0.6, aspect=25)
     bar.set_label(plain(what), fontsize=9)
     bar.ax.tick_params(labelsize=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,23 +76,14 @@ def gallery(strips: Sequence[Strip], classes: Sequence[str], *, widest: float = 
     sure = any(strip.entropy is not None for strip in strips)
     heads = ["image", "truth", *strips[0].labels, *(["entropy"] if sure else [])]
     boxes = [around(strip) for strip in strips]
-    tall = [strip.aspect * _tallness(strip.image[box]) for strip, box in zip(strips, boxes, strict=True)]
+    tall = tallness(strips, boxes)
     side = min(SIDE, widest / len(heads))
-    height = side * sum(tall) + NOTE * len(strips) + 0.65
-    figure = Figure(figsize=(side * len(heads) + 0.9, height), layout="constrained")
-    grid = figure.subplots(len(strips), len(heads), squeeze=False, gridspec_kw={"height_ratios": tall})
-    shown: Any = None
-    for number, (strip, box, row) in enumerate(zip(strips, boxes, grid, strict=True)):
-        for head, axes in zip(heads, row, strict=True):
-            shown = _panel(axes, head, strip, box) or shown
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.spines[:].set_visible(False)
-            if number == 0:
-                name = textwrap.fill(plain(head), int(LETTERS * side), break_on_hyphens=False)
-                axes.set_title(name, fontsize=10, color=INK, fontweight="bold")
-            axes.set_xlabel(plain(strip.notes.get(head, "")), fontsize=8.5, color=INK)
-        row[0].set_ylabel(plain(strip.name), fontsize=8.5, color=INK)
+
+    def draw(axes: Axes, head: str, number: int) -> Any:  # noqa: ANN401 - a mappable, for the bar
+        axes.spines[:].set_visible(False)
+        return _panel(axes, head, strips[number], boxes[number])
+
+    figure, grid, shown = panels(strips, tall, heads, draw, side=side, rim=(0.9, 0.65))
     if shown is not None:
         place: dict[str, Any] = {"shrink": tall[0] / sum(tall), "anchor": (0.0, 1.0), "panchor": False, "aspect": 12}
         bar = figure.colorbar(shown, ax=grid[:, -1].tolist(), **place)
@@ -102,9 +93,47 @@ def gallery(strips: Sequence[Strip], classes: Sequence[str], *, widest: float = 
     return figure
 
 
-def _tallness(picture: Bytes) -> float:
-    """Height by width."""
-    return len(picture) / len(picture[0])
+def panels(
+    strips: Sequence[Strip],
+    tall: Sequence[float],
+    heads: Sequence[str],
+    draw: Callable[[Axes, str, int], Any],
+    *,
+    side: float,
+    rim: tuple[float, float],
+) -> tuple[Figure, NDArray[Any], Any]:
+    """Named rows of panels: the figure, its axes, and what ``draw`` last returned that is not None.
+
+    Args:
+        strips: The rows.
+        tall: Height by width of each.
+        heads: Of the columns.
+        draw: Fills the panel of that head in the row of that number.
+        side: Inches that a panel is wide.
+        rim: Inches beside and above or below them all.
+    """
+    size = (side * len(heads) + rim[0], side * sum(tall) + NOTE * len(strips) + rim[1])
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(len(strips), len(heads), squeeze=False, gridspec_kw={"height_ratios": tall})
+    shown: Any = None
+    for number, (strip, row) in enumerate(zip(strips, grid, strict=True)):
+        for head, axes in zip(heads, row, strict=True):
+            found = draw(axes, head, number)
+            shown = shown if found is None else found
+            axes.set_xticks([])
+            axes.set_yticks([])
+            if number == 0:
+                name = textwrap.fill(plain(head), int(LETTERS * side), break_on_hyphens=False)
+                axes.set_title(name, fontsize=10, color=INK, fontweight="bold")
+            axes.set_xlabel(plain(strip.notes.get(head, "")), fontsize=8.5, color=INK)
+        row[0].set_ylabel(plain(strip.name), fontsize=8.5, color=INK)
+    return figure, grid, shown
+
+
+def tallness(strips: Sequence[Strip], boxes: Sequence[tuple[slice, slice]]) -> list[float]:
+    """Height by width of what ``boxes`` cut out of each strip."""
+    sizes = [strip.image[box].shape for strip, box in zip(strips, boxes, strict=True)]
+    return [strip.aspect * height / width for strip, (height, width) in zip(strips, sizes, strict=True)]
 
 
 def around(strip: Strip) -> tuple[slice, slice]:

@@ -1,6 +1,7 @@
 """The command line, in process: each verb does its work; bad input is one sentence, exit code 2, nothing written."""
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ from mixseg.cli.settings import parse
 from mixseg.data.prepared import Prepared
 from mixseg.datasets import load
 from mixseg.errors import MixsegError
+from mixseg.simulation import Recipe, simulate_phantom
 from mixseg.types import IGNORE
 
 
@@ -365,6 +367,23 @@ def test_an_interrupt_says_how_to_go_on(monkeypatch, capsys):
     monkeypatch.setattr(cli, "_call", interrupted)
     assert main(["train"]) == 130
     assert capsys.readouterr().err == "stopped; run the same command to continue\n"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "terminal"])
+def test_a_training_goes_on_when_nobody_reads_what_it_prints(tmp_path, kind):
+    simulate_phantom(Path("scans"), Recipe(), kind="heart", size=16, seed=0, patients=6, val=1, test=1)
+    settings = {"preset": "quick", "steps": 40, "width": 2, "depth": 2, "size": [16, 16]}
+    Path("small.json").write_text(json.dumps(settings))
+    ours, theirs = os.pipe() if kind == "pipe" else os.openpty()
+    command = [sys.executable, "-m", "mixseg", "train", "scans", "--out", "run", "--config", "small.json"]
+    # In a session of its own: closing a terminal hangs up on those alone that it controls.
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    assert b"0 = background" in os.read(ours, 200)
+    os.close(ours)
+    assert process.wait(timeout=120) == 0
+    assert Path("run/finished.json").exists()
+    assert Path("run/predictions").is_dir()
 
 
 def test_debug_shows_the_traceback(capsys):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
+from mixseg.cli.output import unread
 from mixseg.errors import MixsegError, did_you_mean
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -51,6 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code: 0 done, 2 something for the user to mend, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     share_cores()
+    with unread():
+        return _explained(words)
+
+
+def _explained(words: list[str]) -> int:
+    """Run one verb; what the user can mend is a sentence, and a traceback with ``--debug`` alone."""
     debug = "--debug" in words
     try:
         return _call([word for word in words if word != "--debug"])
@@ -64,9 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print("stopped; run the same command to continue", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader, `| head` for example, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         if debug or error.filename is None:
             raise

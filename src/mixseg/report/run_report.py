@@ -25,7 +25,7 @@ WARNINGS = 5
 
 
 def write_report(run: Path, out: Path | None = None) -> Path:
-    """Write the page about the run folder ``run``, from its files, to ``out`` or its ``report.html``; return the path."""
+    """Write the page about a run, from the files of its folder, to ``out`` or its ``report.html``; return the path."""
     found, out = RunFiles.read(run), out or run / "report.html"
     content = page(title(found.config), sections(found), lead=_lead(found), foot=_foot(found))
     with replacing(out) as temporary:

@@ -1,0 +1,61 @@
+"""What is printed is a courtesy, and files are the product: a reader that leaves ends no work."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
+
+LEFT = (errno.EPIPE, errno.EIO)
+"""What the system says of a pipe that nobody reads any more, and of a terminal that was closed."""
+
+
+@contextmanager
+def unread() -> Iterator[None]:
+    """Inside, printing does nothing once the reader, ``| head`` for example, has left or the terminal is closed."""
+    with redirect_stdout(_going_on(sys.stdout)), redirect_stderr(_going_on(sys.stderr)):
+        try:
+            yield
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()  # here, where it may fail
+
+
+def _going_on(stream: TextIO | None) -> TextIO | None:
+    return None if stream is None else cast(TextIO, _Stream(stream))  # there is none where a process began without it
+
+
+class _Stream:
+    """A stream that leads nowhere from the moment on at which its reader has left."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a stream has
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Print ``text``, if there is anybody to read it."""
+        with self._to_nobody():
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Let the reader have all of it, if there is one."""
+        with self._to_nobody():
+            self.stream.flush()
+
+    @contextmanager
+    def _to_nobody(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in LEFT:
+                raise
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)

@@ -75,8 +75,6 @@ def means_of(config: Config, hardware: Hardware) -> Means:
     network = NETWORKS[config.network]
     accelerator = accelerator_of(hardware.device)
     number = {"bf16": 2, "fp64": 8}.get(settle_precision(config.precision, hardware.device), 4)
-    if accelerator == "cuda" and config.norm == "instance" and not config.compile:
-        number = max(number, 4)  # there it is plain arithmetic in float32, which the compiler alone does not keep
     memory, where = _gpu() if accelerator == "cuda" else (_ram() / hardware.devices, "memory")
     return Means(
         memory=memory,

@@ -1,14 +1,14 @@
-"""Both ways of normalising an image by itself give what torch's own layer gives."""
+"""All ways of normalising an image by itself give what torch's own layer gives."""
 
 import pytest
 import torch
 from torch import nn
 
-from mixseg.networks.instance_norm import InstanceNorm, normalised
+from mixseg.networks.instance_norm import InstanceNorm, leanly_normalised, normalised
 
 
 @pytest.mark.parametrize(("dims", "theirs"), [(2, nn.InstanceNorm2d), (3, nn.InstanceNorm3d)])
-def test_arithmetic_layer_and_torch_agree_in_value_and_gradient(dims, theirs):
+def test_arithmetic_written_out_gradient_layer_and_torch_agree_in_value_and_gradients(dims, theirs):
     torch.manual_seed(0)
     size = [6, 10, 7][:dims]
     layer = theirs(5, affine=True).double()
@@ -16,21 +16,40 @@ def test_arithmetic_layer_and_torch_agree_in_value_and_gradient(dims, theirs):
     ours = InstanceNorm(5).double()
     ours.load_state_dict(layer.state_dict())
     found = []
-    for compute in (layer, ours, lambda x: normalised(x, ours.weight, ours.bias)):
+    ways = (
+        layer,
+        ours,
+        lambda x: normalised(x, ours.weight, ours.bias),
+        lambda x: leanly_normalised(x, ours.weight, ours.bias),
+    )
+    for compute in ways:
         torch.manual_seed(1)
         image = (3 + 2 * torch.randn(2, 5, *size, dtype=torch.float64)).requires_grad_()
         value = compute(image)
-        value.pow(3).sum().backward()
-        found.append((value.detach(), image.grad))
-    torch.testing.assert_close(found[1], found[0])
-    torch.testing.assert_close(found[2], found[0])
+        learnt = layer if compute is layer else ours
+        back = torch.autograd.grad(value.pow(3).sum(), (image, learnt.weight, learnt.bias))
+        found.append((value.detach(), *back))
+    for others in found[1:]:
+        torch.testing.assert_close(others, found[0])
+
+
+def test_the_written_out_gradient_keeps_the_map_and_two_numbers_per_channel():
+    kept = []
+    image = torch.randn(2, 4, 16, 16).bfloat16().requires_grad_()
+    weight, bias = (nn.Parameter(torch.rand(4)) for _ in range(2))
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        value = leanly_normalised(image, weight, bias)
+    assert sum(each.nbytes for each in kept if each is not weight) <= image.nbytes + 2 * 2 * 4 * 4 + weight.nbytes
+    assert value.dtype == image.dtype
+    value.float().sum().backward()
+    assert image.grad.dtype == torch.bfloat16
 
 
 def test_half_precision_is_normalised_in_single_precision():
     torch.manual_seed(0)
     image = 300 + torch.randn(1, 2, 64, 64)
     one, zero = torch.ones(2), torch.zeros(2)
-    found = normalised(image.bfloat16(), one, zero)
-    assert found.dtype == torch.bfloat16
     expected = normalised(image.bfloat16().float(), one, zero)
-    torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)
+    for found in (normalised(image.bfloat16(), one, zero), leanly_normalised(image.bfloat16(), one, zero)):
+        assert found.dtype == torch.bfloat16
+        torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)

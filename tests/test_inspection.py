@@ -66,6 +66,28 @@ def test_a_scan_with_both_maps_is_said_to_have_both(tmp_path):
     assert summary(inspect(make_acdc(tmp_path)))["full masks"] == "4, 4 of them with partial labels too"
 
 
+def test_masks_in_which_a_class_was_not_looked_for_are_told_apart(tmp_path):
+    dataset_json(tmp_path, annotated={"a": ["LV", "Myo"], "b": ["RV", "Myo", "LV"], "d": []})
+    for name in ("a", "b", "c", "d"):
+        scan(tmp_path, name, block())
+    scan(tmp_path, "e", strokes())
+    found = inspect(tmp_path)
+    lines = summary(found)
+    assert lines["full masks"] == "2"
+    assert lines["full masks of some classes"] == "2, which training takes for partial labels"
+    assert lines["only partial labels"] == "1"
+    head, *rows = found.scan_table()
+    kinds = [row[head.index("supervision")] for row in rows]
+    assert kinds == ["full for LV, Myo only", "full", "full", "full for no class only", "partial"]
+
+
+def test_no_mask_of_all_classes_is_pointed_out(tmp_path):
+    dataset_json(tmp_path, annotated={"a": ["LV"]})
+    scan(tmp_path, "a", block())
+    assert odd(tmp_path, "No scan has a full mask of all classes")
+    assert "full masks of some classes" not in summary(inspect(make_nnunet(tmp_path / "other")))
+
+
 def odd(root, clause, **options):
     return [sentence for sentence in inspect(root, **options).oddities if clause in sentence]
 

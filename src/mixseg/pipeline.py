@@ -99,6 +99,8 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
         split = read_split(path, cases, fold=config.fold, dataset=config.dataset)
         refuse_unknown(path, split, cases)
         return split
+    if config.target:  # a scan that was searched for these alone can judge
+        cases = [replace(case, classes=(case.classes[0], *config.target)) for case in cases]
     split = make_split(cases) if config.fold is None else make_fold(cases, config.fold)
     print(
         f"No split beside the scans: {len(split.train)} patients train, {len(split.val)} validate, {len(split.test)} "

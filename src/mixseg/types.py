@@ -5,7 +5,7 @@ Notation: ``B`` images in a batch, ``C`` channels or classes, ``S`` two or three
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -83,7 +83,7 @@ class Case:
         id: Unique in its dataset; predictions carry it as their file name.
         patient: Splits never separate the scans of one patient.
         image: One source per channel.
-        full: A mask in which every voxel is labelled, if there is one.
+        full: A mask in which every voxel is labelled with one of the classes that were looked for, if there is one.
         partial: Scribbles, points or any other mask with unlabelled voxels, if there is one.
         classes: Names by class index; the first is the background.
         frame: Which of the patient's scans this is (a cardiac phase, a time point), or "".
@@ -105,10 +105,15 @@ class Case:
 
     @property
     def kind(self) -> Kind:
-        """The strongest supervision that this scan has."""
-        if self.full is not None:
+        """The strongest supervision that this scan has; a mask in which a class was not looked for is partial."""
+        if self.full is not None and not unsearched(self.annotated, self.classes):
             return "full"
-        return "bare" if self.partial is None else "partial"
+        return "bare" if self.full is None and self.partial is None else "partial"
+
+
+def unsearched(annotated: Iterable[str] | None, classes: tuple[str, ...]) -> list[str]:
+    """The ``classes`` above the background that nobody looked for: "background" may stand for any of them."""
+    return [] if annotated is None else [name for name in classes[1:] if name not in annotated]
 
 
 class Part(NamedTuple):

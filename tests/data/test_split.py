@@ -10,7 +10,7 @@ from mixseg.errors import MixsegError
 from mixseg.types import Case, Source
 
 
-def case(name, *, patient=None, kind="full", split=""):
+def case(name, *, patient=None, kind="full", split="", annotated=None):
     source = Source((), ids={})
     return Case(
         id=name,
@@ -19,6 +19,7 @@ def case(name, *, patient=None, kind="full", split=""):
         full=source if kind == "full" else None,
         partial=source if kind == "partial" else None,
         split=split,
+        annotated=annotated,
     )
 
 
@@ -113,6 +114,13 @@ def test_a_file_that_holds_no_split_is_one_sentence(tmp_path, content):
     path.write_text(content)
     with pytest.raises(MixsegError, match=r"splits\.json"):
         read_split(path, [])
+
+
+def test_a_patient_whose_mask_lacks_a_class_neither_judges_nor_comes_first():
+    cases = [case("a", annotated=()), case("b"), case("c", annotated=("foreground",)), case("d", kind="bare")]
+    for seed in range(5):
+        split = make_split(cases, seed=seed, val=0.5)
+        assert {*split.val, split.train[0]} == {"b", "c"}
 
 
 kinds = st.sampled_from(["full", "partial", "bare"])

@@ -207,7 +207,7 @@ def test_what_write_dataset_wrote_is_read_back(tmp_path):
     cases = {case.id: case for case in load(root)}
     assert {name: case.kind for name, case in cases.items()} == {
         "p1_a": "partial",
-        "p1_b": "full",
+        "p1_b": "partial",
         "patient002_frame01": "bare",
         "t": "full",
     }

@@ -100,6 +100,15 @@ def test_rows_of_a_chain_are_run_in_order_and_labels_are_counted(scans, tmp_path
     assert 0 < cell.budget["strokes"] <= cell.budget["voxels"]
 
 
+def test_labels_are_counted_on_the_split_that_the_runs_draw(scans, tmp_path, monkeypatch):
+    def asked_for(folder, cases, config):
+        raise MixsegError(f"a split for {config.target}")
+
+    monkeypatch.setattr("mixseg.experiments.conduct.find_split", asked_for)
+    with pytest.raises(MixsegError, match=r"a split for \('LV',\)"):
+        conduct("main", str(scans), tmp_path, small("lower-bound"))
+
+
 def test_other_scans_want_another_folder(scans, tmp_path):
     conduct("main", str(scans), tmp_path / "out", small("lower-bound"))
     other = shutil.copytree(scans, tmp_path / "other")

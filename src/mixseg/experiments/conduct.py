@@ -58,7 +58,7 @@ def conduct(
     if experiment.measured:
         return _measure(experiment, dataset, out, request, place, flags), None
     scans = _on_one_grid(find_scans(dataset, out, flags), request, place)
-    split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_split(request)))
+    split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_splits(scans, request)))
     plan = make_plan(experiment, request, scans, split)
     _refuse_other_scans(plan, out)
     plan = _prepare(experiment, plan, out, scans, split)
@@ -92,8 +92,10 @@ def _on_one_grid(scans: Scans, request: Request, place: Place) -> Scans:
     return replace(scans, settings={**common, **grid})
 
 
-def _split(request: Request) -> dict[str, Any]:
-    return {"split": request.settings["split"]} if "split" in request.settings else {}
+def _splits(scans: Scans, request: Request) -> dict[str, Any]:
+    """The settings that a split depends on, as all runs have them."""
+    settings = {**scans.settings, **request.settings}
+    return {key: settings[key] for key in ("split", "target") if key in settings}
 
 
 def _refuse_other_scans(plan: Plan, out: Path) -> None:

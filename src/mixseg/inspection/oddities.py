@@ -20,9 +20,9 @@ def oddities(looks: Sequence[Look]) -> list[str]:
 
 
 def _nothing_complete(looks: Sequence[Look]) -> list[str]:
-    if any(look.full for look in looks):
+    if any(look.case.kind == "full" for look in looks):
         return []
-    return ["No scan has a full mask: training needs at least one; outline one scan completely."]
+    return ["No scan has a full mask of all classes: training needs at least one; outline one scan completely."]
 
 
 def _unused_classes(looks: Sequence[Look]) -> list[str]:

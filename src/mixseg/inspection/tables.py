@@ -64,20 +64,23 @@ def scans(looks: Sequence[Look]) -> list[Row]:
 
 def kind_in_words(case: Case) -> str:
     """How a scan is supervised, for a reader."""
-    if case.full is not None:
-        return "full and partial" if case.partial is not None else "full"
-    return case.kind
+    if case.full is None:
+        return case.kind
+    words = "full" if case.kind == "full" else f"full for {', '.join(case.annotated or ()) or 'no class'} only"
+    return f"{words} and partial" if case.partial is not None else words
 
 
 def supervision(cases: Iterable[Case]) -> list[Row]:
     """How many scans are supervised in which way."""
     cases = list(cases)
     kinds = Counter(case.kind for case in cases)
-    both = sum(case.full is not None and case.partial is not None for case in cases)
+    both = sum(case.kind == "full" and case.partial is not None for case in cases)
+    some = sum(case.kind != "full" and case.full is not None for case in cases)
     hidden = sum(case.hidden is not None for case in cases)
     return [
         ("full masks", f"{kinds['full']}" + (f", {both} of them with partial labels too" if both else "")),
-        ("only partial labels", str(kinds["partial"])),
+        *([("full masks of some classes", f"{some}, which training takes for partial labels")] if some else []),
+        ("only partial labels", str(kinds["partial"] - some)),
         ("no labels", str(kinds["bare"])),
         *([("hidden references", f"{hidden}, for evaluation only")] if hidden else []),
     ]

@@ -9,12 +9,14 @@ from mixseg import evaluation, io, pipeline
 from mixseg.config import make_config
 from mixseg.data.folds import make_folds
 from mixseg.data.split import Split, write_folds, write_split
-from mixseg.datasets import load
+from mixseg.datasets import load, nnunet
 from mixseg.errors import MixsegError
 from mixseg.hardware import Hardware
 from mixseg.pipeline import find_split, train_folder
 from mixseg.prediction import predict_folder
+from mixseg.scores import read_metrics
 from mixseg.simulation import Recipe, simulate_phantom
+from mixseg.types import Volume
 
 CPU = Hardware("cpu")
 SMALL = {"preset": "quick", "method": "single", "steps": 4, "width": 2, "depth": 2, "validate_every": 2}
@@ -115,3 +117,35 @@ def test_scores_that_were_not_all_written_are_not_there_and_written_when_called_
     train_folder(copied / "scans", copied / "run", **again)
     assert set(scores) == {path.name for path in (copied / "run" / "native").iterdir()}
     assert scores["metrics.csv"] == (copied / "run" / "native" / "metrics.csv").read_text()
+
+
+def two_structures(annotated):
+    """Scans of a bright disc (a) and a dark one (b) at random places, each outlined if it was looked for."""
+    rng = np.random.default_rng(0)
+    for number, looked_for in enumerate(annotated):
+        middles = rng.uniform(8, 24, (2, 2, 1, 1, 4))
+        distance = np.hypot(*np.moveaxis(np.indices((32, 32, 4))[:2] - middles, 1, 0))
+        a, b = distance[0] < 6, (distance[1] < 6) & (distance[0] >= 6)
+        image = 500 + 300 * a - 300 * b + rng.normal(0, 60, a.shape)
+        mask = sum(index * one * (name in looked_for) for index, name, one in ((1, "a", a), (2, "b", b)))
+        yield nnunet.Item(f"s{number}", (Volume(image.astype(np.int16)),), mask.astype(np.uint8), annotated=looked_for)
+
+
+def test_classes_outlined_in_different_scans_are_learnt_together(tmp_path):
+    items = two_structures([("a",), ("a",), ("b",), ("b",), ("a", "b"), ("a", "b")])
+    nnunet.write_dataset(tmp_path / "scans", "two", ("background", "a", "b"), items)
+    small = {"steps": 120, "size": [32, 32], "width": 6, "depth": 2, "batch": {"full": 4, "partial": 8}}
+    settings = {"preset": "quick", "method": "kl-ent", **small}
+    run = train_folder(tmp_path / "scans", tmp_path / "run", settings=settings, hardware=CPU)
+    protocol = run.facts["protocol"]
+    assert sorted(protocol["partial"]) == ["s0", "s1", "s2", "s3"]
+    assert sorted(protocol["full"] + protocol["val"]) == ["s4", "s5"], "the drawn split leaves them to judge"
+    rows = [row for row in read_metrics(run.path / "metrics.csv") if (row.branch, row.checkpoint) == ("bottom", "last")]
+    assert {row.label: row.dsc > 0.5 for row in rows} == {"a": True, "b": True}  # by chance: 0.2 at the most
+
+
+def test_a_scan_that_was_searched_for_the_target_alone_may_judge(tmp_path):
+    nnunet.write_dataset(tmp_path, "two", ("background", "a", "b"), two_structures([("a",), ("a",), ("b",), ("b",)]))
+    cases = load(tmp_path)
+    assert find_split(tmp_path, cases, make_config()).val == ()
+    assert set(find_split(tmp_path, cases, make_config(target=["a"])).val) < {"s0", "s1"}

@@ -15,6 +15,7 @@ from mixseg.model import load
 from mixseg.run import train
 from mixseg.scores import read_metrics
 from mixseg.training_data import Data, prepare_options, settle_largest
+from mixseg.types import IGNORE
 
 
 def without_partial_labels(**counts):
@@ -82,19 +83,39 @@ def test_masks_of_val_and_test_do_not_stand_in_for_training_labels(tmp_path):
         train(config(steps=2, method="lower-bound"), replace(some, train={**none, "partial": []}), tmp_path)
 
 
-def test_a_full_mask_in_which_a_class_was_not_looked_for_is_refused_unless_the_class_is_left_out(tmp_path):
+@pytest.mark.parametrize("method", ["lower-bound", "upper-bound", "kl-ent"])
+@pytest.mark.parametrize("target", [[], ["LV"]])
+def test_a_mask_in_which_a_class_was_not_looked_for_is_partial_labels_unless_the_class_is_left_out(
+    tmp_path, capsys, method, target
+):
+    scans = [write_case(tmp_path / "scans", name, drawn=False) for name in ("a", "b")]
+    scans[0] = replace(scans[0], annotated=("LV", "Myo"))
+    settings = config(method=method, target=target, steps=1)
+    prepared = prepare(scans, tmp_path / "arrays", prepare_options(settings), workers=1)
+    some = Data.of(prepared, Split(train=("a", "b")), settings)
+    train(settings, some, tmp_path / "run", hardware=Hardware("cpu"))
+    full, partial = ([scan.name for scan in some.train[kind]] for kind in ("full", "partial"))
+    told = f"{method} learns from full masks alone: 1 scan in which a class was not looked for is not used (a_01)."
+    unused = not target and method != "kl-ent"
+    assert full == (["a_01", "b_01"] if target else ["b_01"])
+    assert partial == ([] if target or unused else ["a_01"])
+    assert (told in capsys.readouterr().out, some.protocol.get("unused")) == (unused, ["a_01"] if unused else None)
+    if partial:
+        mask = prepared.full(prepared["a_01"])
+        np.testing.assert_array_equal(some.train["partial"][0].partial, np.where(mask == 0, IGNORE, mask))
+
+
+def test_scans_in_which_a_class_was_not_looked_for_do_not_judge(tmp_path):
     scans = [write_case(tmp_path / "scans", name) for name in ("a", "b")]
     scans[0] = replace(scans[0], annotated=("LV", "Myo"))
-    for target in ([], ["LV"]):
-        settings = config(method="lower-bound", target=target)
-        prepared = prepare(scans, tmp_path / "arrays", prepare_options(settings), workers=1)
-        if not target:
-            with pytest.raises(MixsegError, match="In a_01 nobody looked for RV, and training would"):
-                Data.of(prepared, Split(train=("a",), val=("b",), test=()), settings)
-            with pytest.raises(MixsegError, match="In a_01 nobody looked for RV"):
-                Data.of(prepared, Split(train=("b",), val=("a",), test=()), settings)
-        else:
-            assert Data.of(prepared, Split(train=("a",), val=("b",), test=()), settings).classes == ("background", "LV")
+    settings = config(method="kl-ent")
+    prepared = prepare(scans, tmp_path / "arrays", prepare_options(settings), workers=1)
+    with pytest.raises(MixsegError, match="In a_01 nobody looked for RV"):
+        Data.of(prepared, Split(train=("b",), val=("a",)), settings)
+    some = Data.of(prepared, Split(train=("b",), test=("a",)), settings)
+    with pytest.raises(MixsegError, match="In a_01 nobody looked for RV"):
+        train(settings, some, tmp_path / "run", hardware=Hardware("cpu"), test=True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_is_one_piece_in_the_full_masks_is_one_piece_in_predictions(tmp_path):

@@ -46,7 +46,16 @@ from mixseg.progress import Progress, track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
 from mixseg.scores import Row, score_case, summarise, write_metrics
-from mixseg.training_data import Data, check_classes, prepare_options, scan_of, settle_batch, settle_largest, terms_off
+from mixseg.training_data import (
+    Data,
+    check_classes,
+    left_out,
+    prepare_options,
+    scan_of,
+    settle_batch,
+    settle_largest,
+    terms_off,
+)
 from mixseg.types import KINDS, Kind
 from mixseg.validation import Look
 
@@ -98,9 +107,9 @@ def train(
 
         method = None
         if lead(fabric, begin):
-            off = terms_off(config, data)
-            if off and fabric.is_global_zero:
-                print(off, flush=True)
+            told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data))))
+            if told and fabric.is_global_zero:
+                print(told, flush=True)
             method = _fit(config, data, folder, fabric, phases)
         _let_go(fabric)
         if method is not None:

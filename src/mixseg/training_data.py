@@ -59,11 +59,11 @@ class Data:
         n = None if method.ignores_set else config.set
         masks = proposals.masks if proposals else {}
         view = see(prepared, split, sees=method.sees, n=n, ratio=config.ratio, proposals=masks)
-        _refuse_unsearched((*view.full, *view.val), view.classes)
         train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
         protocol: dict[str, list[str]] = {
             **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},
             **({"proposed": list(masks)} if masks else {}),
+            **({"unused": list(view.unused)} if view.unused else {}),
             "val": [seen.id for seen in view.val],
             "test patients": list(split.test),
         }
@@ -76,18 +76,6 @@ class Data:
             protocol=protocol,
             proposals=proposals,
         )
-
-
-def _refuse_unsearched(scans: Seen, classes: tuple[str, ...]) -> None:
-    """Nothing, or one sentence about a full mask whose background may be a class that nobody looked for there."""
-    for seen in scans:
-        searched = seen.case.annotated
-        missing = [] if searched is None else [name for name in classes[1:] if name not in searched]
-        if missing:
-            raise MixsegError(
-                f"In {seen.id} nobody looked for {missing[0]}, and training would take it for background there: leave "
-                "the scan out, or the class (--set 'target=[\"...\"]' names the classes to segment)."
-            )
 
 
 def bare_scan(header: Header, native: Native, options: PrepareOptions) -> tuple[Scan, PreparedCase]:
@@ -168,6 +156,18 @@ def terms_off(config: Config, data: Data) -> str:
     if any(data.train.get(kind) for kind in ("partial", "bare")):
         return "No scan has partial labels: the term weak is off." if "weak" in off else ""
     return f"No scan is partly labelled or unlabelled: what needs one is off ({', '.join(off)})." if off else ""
+
+
+def left_out(config: Config, data: Data) -> str:
+    """A sentence about the train scans whose masks are not complete enough for this method, or ""."""
+    unused = data.protocol.get("unused", ())
+    if not unused:
+        return ""
+    names = ", ".join(unused[:3]) + ", ..." * (len(unused) > 3)
+    return (
+        f"{config.method} learns from full masks alone: {len(unused)} scan{'s' * (len(unused) > 1)} in which a class "
+        f"was not looked for {'are' if len(unused) > 1 else 'is'} not used ({names})."
+    )
 
 
 def prepare_options(config: Config) -> PrepareOptions:

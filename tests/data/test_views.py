@@ -1,4 +1,5 @@
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from mixseg.data.prepare import PrepareOptions, prepare
 from mixseg.data.split import Split
 from mixseg.data.views import SeenCase, see
 from mixseg.errors import MixsegError
+from mixseg.types import IGNORE
 
 OPTIONS = PrepareOptions(size=(16, 16), partial="points")
 SPLIT = Split(tuple(f"p{i:02}" for i in range(7)), ("p07",), ("p08",))
@@ -32,6 +34,15 @@ def mixed(tmp_path_factory):
 
 
 MIXED = Split(("p0", "p1", "p2", "p3", "p4"), ("p5",))
+
+
+def searched(folder, *annotated, **options):
+    """Prepared scans with full masks, one for each of ``annotated``: the classes that were looked for in it."""
+    cases = [
+        replace(write_case(folder / "in", f"p{i}", drawn=options.get("partial") == "drawn"), annotated=names)
+        for i, names in enumerate(annotated)
+    ]
+    return prepare(cases, folder / "out", PrepareOptions(size=(20, 24), **options), workers=1)
 
 
 def patients(seen):
@@ -155,3 +166,71 @@ def test_test_scans_without_a_mask_are_left_out_and_none_with_one_is_a_sentence(
     assert [case.id for case in view.open_test()] == ["p1_01"]
     with pytest.raises(MixsegError, match=r"None of the test patients .* nothing to score; leave --test out"):
         see(mixed, Split(("p0", "p2"), ("p5",), ("p3", "p4"))).open_test()
+
+
+@pytest.mark.parametrize("partial", ["drawn", "none", "scribbles", "points", "boxes", "slices"])
+def test_a_mask_in_which_a_class_was_not_looked_for_is_its_foreground_alone(tmp_path, partial):
+    prepared = searched(tmp_path, None, ("LV", "Myo"), partial=partial)
+    view = see(prepared, Split(("p0", "p1")))
+    assert [seen.id for seen in view.full] == ["p0_01"]
+    (seen,) = view.partial
+    mask = prepared.full(prepared["p1_01"])
+    assert (seen.full, seen.case.kind, view.unused) == (None, "partial", ())
+    np.testing.assert_array_equal(seen.partial, np.where(mask == 0, IGNORE, mask))
+    assert (mask == 0).any(), "the prepared folder still has it"
+
+
+@pytest.mark.parametrize("partial", ["drawn", "scribbles", "points", "boxes", "slices", "erosion-3x3"])
+def test_partial_labels_of_a_set_never_say_background_where_a_class_was_not_looked_for(tmp_path, partial):
+    prepared = searched(tmp_path, None, ("LV",), None, partial=partial)
+    view = see(prepared, Split(("p0", "p1", "p2")), n=1, ratio=2)
+    labels = [prepared.partial(prepared[name]) for name in ("p1_01", "p2_01")]
+    np.testing.assert_array_equal(view.partial[0].partial, np.where(labels[0] == 0, IGNORE, labels[0]))
+    np.testing.assert_array_equal(view.partial[1].partial, labels[1])
+
+
+def test_a_set_takes_such_a_mask_for_partial_labels_and_not_for_a_full_one(tmp_path):
+    prepared = searched(tmp_path, None, ("LV",), ("LV", "RV"), partial="none")
+    view = see(prepared, Split(("p0", "p1", "p2")), n=1, ratio=2)
+    assert kinds(view) == [1, 2, 0]
+    assert all(set(np.unique(seen.partial)) == {1, 2, 3, IGNORE} for seen in view.partial)
+    message = (
+        r"Set-2 needs the full mask of p1_01, in which nobody looked for RV \(1 such scans\): outline it there too"
+    )
+    with pytest.raises(MixsegError, match=message):
+        see(prepared, Split(("p0", "p1", "p2")), n=2, ratio=0)
+
+
+def test_methods_on_full_masks_alone_leave_such_scans_out_and_others_have_their_images(tmp_path):
+    prepared = searched(tmp_path, None, ("LV",), None)
+    split = Split(("p0", "p1", "p2"))
+    for sees in ("full", "all-full"):
+        view = see(prepared, split, sees=sees)
+        assert (kinds(view), patients(view.full), view.unused) == ([2, 0, 0], ["p0", "p2"], ("p1_01",))
+    view = see(prepared, split, sees="unlabelled")
+    assert (kinds(view), view.bare[0].id, view.bare[0].partial) == ([2, 0, 1], "p1_01", None)
+    proposal = np.full((3, 20, 24), 2, np.uint8)
+    view = see(prepared, split, sees="proposals", proposals={"p1_01": proposal})
+    assert [seen.full is proposal for seen in view.full] == [False, False, True]
+
+
+def test_no_mask_of_all_classes_is_told_with_the_class(tmp_path):
+    prepared = searched(tmp_path, ("LV",), ("RV", "Myo"))
+    with pytest.raises(MixsegError, match=r"no fully labelled scan .* \(in p0_01 nobody looked for RV\)"):
+        see(prepared, Split(("p0", "p1")))
+
+
+@pytest.mark.parametrize("part", ["val", "test"])
+def test_nothing_is_judged_by_a_mask_in_which_a_class_was_not_looked_for(tmp_path, part):
+    prepared = searched(tmp_path, None, ("LV", "RV"))
+    with pytest.raises(
+        MixsegError, match=rf"In p1_01 nobody looked for Myo, and scores of the {part} .*leave the scan"
+    ):
+        see(prepared, Split(**{"train": ("p0",), part: ("p1",)})).open_test()
+
+
+def test_classes_that_are_not_segmented_need_not_have_been_looked_for(tmp_path):
+    prepared = searched(tmp_path, ("LV", "RV"), ("LV",), target=("LV",))
+    view = see(prepared, Split(("p0",), ("p1",)))
+    assert (kinds(view), patients(view.val)) == ([1, 0, 0], ["p1"])
+    assert (view.full[0].full == 0).any()

@@ -272,16 +272,18 @@ class Case:
     has_full: bool = True
     spacing: tuple = (1.0, 1.0, 1.0)
     spacing_known: bool = False
+    annotated: tuple | None = None
 
 
 class Shelf:
-    """A prepared folder of four scans of three patients, each a disc; nobody knows the truth of the last."""
+    """A prepared folder of five scans of four patients, each a disc; nobody knows the truth of the last two."""
 
     dims, classes = 2, ("background", "LV")
 
     def __init__(self):
         names = (("a1", "a"), ("a2", "a"), ("b1", "b"), ("c1", "c"))
         self.cases = {name: Case(name, patient, name != "c1") for name, patient in names}
+        self.cases["d1"] = Case("d1", "d", annotated=("RV",))
 
     def __getitem__(self, name):
         return self.cases[name]
@@ -294,7 +296,7 @@ class Shelf:
 
 
 def test_failures_are_the_worst_first_proposals_one_of_each_patient_through_all_rounds():
-    radii = [{"a1": 5, "a2": 3, "b1": 7, "c1": 0}, {"a1": 8, "a2": 4, "b1": 6, "c1": 0}]
+    radii = [{"a1": 5, "a2": 3, "b1": 7, "c1": 0, "d1": 1}, {"a1": 8, "a2": 4, "b1": 6, "c1": 0, "d1": 1}]
     rounds = [
         Proposed(f"round {number}", {name: disc((24, 24), radius) for name, radius in of.items()})
         for number, of in enumerate(radii, start=1)

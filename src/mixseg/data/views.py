@@ -13,7 +13,7 @@ from mixseg.data.crop import Places
 from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.split import Split, set_n
 from mixseg.errors import MixsegError
-from mixseg.types import IGNORE, Kind, Sees
+from mixseg.types import IGNORE, KINDS, Kind, Sees, unsearched
 
 Labels = NDArray[np.uint8]
 
@@ -60,6 +60,7 @@ class View:
         bare: To train on, without labels.
         val: To choose hyper-parameters and checkpoints on, with full masks.
         classes: Class names by index.
+        unused: Ids of train scans that a run on full masks alone leaves out: a class was not looked for in theirs.
     """
 
     full: Seen
@@ -67,6 +68,7 @@ class View:
     bare: Seen
     val: Seen
     classes: tuple[str, ...]
+    unused: tuple[str, ...]
     _test: Callable[[], Seen]
 
     def open_test(self) -> Seen:
@@ -85,6 +87,9 @@ def see(
 ) -> View:
     """What a run may see of ``prepared``.
 
+    A full mask in which one of the classes to segment was not looked for may hide it in its background: such a scan is
+    partly labelled, by its foreground alone.
+
     Args:
         prepared: Scans with all the labels there are.
         split: Patients by part.
@@ -99,22 +104,23 @@ def see(
     if sees not in get_args(Sees):
         raise MixsegError(f"A run cannot see {sees!r}: choose one of {', '.join(get_args(Sees))}.")
     train = _train(prepared, split, n, ratio)
+    incomplete = [case for kind in KINDS for case in train[kind] if case.has_full and _gap(prepared, case)]
     if sees == "all-full":
-        train = _all_full(train)
+        train = _all_full(train, incomplete)
     full, partial, bare = (
-        tuple(_seen(prepared, case, kind) for case in train[kind]) for kind in ("full", "partial", "bare")
+        tuple(_seen(prepared, case, kind, outlines=n is None) for case in train[kind]) for kind in KINDS
     )
     if sees == "mixed" and n is not None:
-        _require(
-            train["partial"] + train["bare"], lambda case: case.has_partial, f"Set-{n} needs the partial labels of"
-        )
+        _require(train["bare"], lambda case: case.has_partial, f"Set-{n} needs the partial labels of")
     if not full:
+        reason = f" (in {incomplete[0].id} nobody looked for {_gap(prepared, incomplete[0])})" if incomplete else ""
         raise MixsegError(
-            "There is no fully labelled scan among the train patients: outline at least one, or see with "
+            f"There is no fully labelled scan among the train patients{reason}: outline at least one, or see with "
             "`mixseg inspect` what the labels were taken for."
         )
+    unused: tuple[str, ...] = ()
     if sees in ("full", "all-full"):
-        partial, bare = (), ()
+        partial, bare, unused = (), (), tuple(case.id for case in incomplete)
     elif sees == "unlabelled":
         partial, bare = (), tuple(_seen(prepared, case, "bare") for case in (*train["partial"], *train["bare"]))
     elif sees == "proposals":
@@ -122,27 +128,42 @@ def see(
         partial, bare = (), ()
     val = _judged_by(prepared, split.val, "val", "validate on fully labelled patients")
     remedy = "there is nothing to score; leave --test out"
-    return View(full, partial, bare, val, prepared.classes, lambda: _judged_by(prepared, split.test, "test", remedy))
+    classes = prepared.classes
+    return View(full, partial, bare, val, classes, unused, lambda: _judged_by(prepared, split.test, "test", remedy))
 
 
 def _train(prepared: Prepared, split: Split, n: int | None, ratio: int) -> dict[Kind, list[PreparedCase]]:
     """The train scans by the strongest supervision that the run may see."""
     if n is None:
         scans = _of(prepared, split.train, "train")
-        return {kind: [case for case in scans if case.kind == kind] for kind in ("full", "partial", "bare")}
+        return {kind: [case for case in scans if _kind(prepared, case) == kind] for kind in KINDS}
     roles = set_n(split, n, ratio)
     full, partial = (_of(prepared, patients, f"Set-{n}") for patients in roles)
     _require(full, lambda case: case.has_full, f"Set-{n} needs the full mask of")
+    _require_searched(prepared, full, f"Set-{n} needs the full mask of")
+    labelled = [case.has_partial or _kind(prepared, case) == "partial" for case in partial]
     return {
         "full": full,
-        "partial": [case for case in partial if case.has_partial],
-        "bare": [case for case in partial if not case.has_partial],
+        "partial": [case for case, there in zip(partial, labelled, strict=True) if there],
+        "bare": [case for case, there in zip(partial, labelled, strict=True) if not there],
     }
 
 
-def _all_full(train: dict[Kind, list[PreparedCase]]) -> dict[Kind, list[PreparedCase]]:
-    """The same scans, all as fully labelled ones."""
-    scans = [case for cases in train.values() for case in cases]
+def _gap(prepared: Prepared, case: PreparedCase) -> str:
+    """The first of the classes to segment that nobody looked for in ``case``, or ""."""
+    return next(iter(unsearched(case.annotated, prepared.classes)), "")
+
+
+def _kind(prepared: Prepared, case: PreparedCase) -> Kind:
+    """The strongest supervision that ``case`` has for the classes to segment."""
+    return "partial" if case.has_full and _gap(prepared, case) else case.kind
+
+
+def _all_full(
+    train: dict[Kind, list[PreparedCase]], incomplete: Sequence[PreparedCase]
+) -> dict[Kind, list[PreparedCase]]:
+    """The same scans, all as fully labelled ones, without those whose masks are incomplete."""
+    scans = [case for cases in train.values() for case in cases if case not in incomplete]
     _require(scans, lambda case: case.has_full, "An upper bound needs the full mask of")
     return {"full": scans, "partial": [], "bare": []}
 
@@ -154,6 +175,12 @@ def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: s
     if scans and not outlined:
         some = ", ".join(patients[:3])
         raise MixsegError(f"None of the {part} patients ({some}, ...) has a full mask: {remedy}.")
+    for case in outlined:
+        if gap := _gap(prepared, case):
+            raise MixsegError(
+                f"In {case.id} nobody looked for {gap}, and scores of the {part} scans would take it for background "
+                "there: leave the scan out, or the class (--set 'target=[\"...\"]' names the classes to segment)."
+            )
     return tuple(_seen(prepared, case, "full") for case in outlined)
 
 
@@ -180,13 +207,39 @@ def _require(cases: Iterable[PreparedCase], holds: Callable[[PreparedCase], bool
         )
 
 
-def _seen(prepared: Prepared, case: PreparedCase, kind: Kind) -> SeenCase:
+def _require_searched(prepared: Prepared, cases: Iterable[PreparedCase], sentence: str) -> None:
+    lacking = [case for case in cases if _gap(prepared, case)]
+    if lacking:
+        raise MixsegError(
+            f"{sentence} {lacking[0].id}, in which nobody looked for {_gap(prepared, lacking[0])} ({len(lacking)} such "
+            "scans): outline it there too, or choose others."
+        )
+
+
+def _seen(prepared: Prepared, case: PreparedCase, kind: Kind, *, outlines: bool = True) -> SeenCase:
     """``case`` with the labels that its kind may show."""
     full = prepared.full(case) if kind == "full" and case.has_full else None
-    partial = prepared.partial(case) if kind != "bare" and case.has_partial else None
+    partial = _partial(prepared, case, outlines) if kind != "bare" else None
     shown = replace(case, has_full=full is not None, has_partial=partial is not None)
     beyond = prepared.beyond(case) if full is not None and case.lost else None
     return SeenCase(shown, prepared.image(case), full, partial, beyond)
+
+
+def _partial(prepared: Prepared, case: PreparedCase, outlines: bool) -> Labels | None:
+    """The partial labels of ``case``.
+
+    If a class was not looked for, the full mask is partial labels, and no label says background, be it drawn or made
+    from the mask: it would stand for that class too. Without ``outlines`` other partial labels come before the mask,
+    because Set-N hides what its partly labelled patients have beyond those.
+    """
+    gap = _gap(prepared, case)
+    if gap and case.has_full and (outlines or not case.has_partial):
+        labels = prepared.full(case)
+    elif case.has_partial:
+        labels = prepared.partial(case)
+    else:
+        return None
+    return np.where(labels == 0, np.uint8(IGNORE), labels) if gap else labels
 
 
 def _proposed(prepared: Prepared, seen: SeenCase, proposals: Mapping[str, Labels]) -> SeenCase:

@@ -24,6 +24,7 @@ WHO = {
     "proposed": "train, with masks that another run proposed",
     "partial": "train, partly labelled",
     "bare": "train, without labels",
+    "unused": "not used, a class was not looked for",
     "val": "validation",
     "test patients": "test",
 }

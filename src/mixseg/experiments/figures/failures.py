@@ -19,7 +19,7 @@ from mixseg.metrics import dice
 from mixseg.proposals import FILE, read_proposals
 from mixseg.report.figures.pictures import Strip, gallery
 from mixseg.report.run_files import RunFiles
-from mixseg.types import IGNORE
+from mixseg.types import IGNORE, unsearched
 
 Labels = NDArray[np.uint8]
 SHOWN = 4
@@ -68,7 +68,10 @@ CAPTION = (
 
 def failures(prepared: Prepared, proposed: Sequence[Proposed]) -> list[Strip]:
     """A row for each of the scans whose first proposals are worst, of those that have a full mask to be judged by."""
-    judged = {name: prepared[name] for name in proposed[0].masks if prepared[name].has_full}
+    found = {name: prepared[name] for name in proposed[0].masks}
+    judged = {
+        name: case for name, case in found.items() if case.has_full and not unsearched(case.annotated, prepared.classes)
+    }
     scores = {name: _dsc(proposed[0].masks[name], case, prepared) for name, case in judged.items()}
     worst = sorted((name for name in scores if not math.isnan(scores[name])), key=lambda name: scores[name])
     of_patients: dict[str, str] = {}

@@ -46,6 +46,12 @@ def test_every_page_is_linked_from_another():
     assert [page for page in PAGES if "docs" in page.parts and page not in linked] == []
 
 
+def test_the_index_leads_to_every_page():
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#]+)", index.read_text())}
+    assert [page for page in PAGES if "docs" in page.parts and page != index and page.resolve() not in linked] == []
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_the_reference_names_every_flag_of_a_verb(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")

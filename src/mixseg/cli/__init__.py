@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,20 +37,9 @@ VERBS: dict[str, Verb] = {
 """Nothing is imported before a verb is chosen: ``mixseg --help`` answers at once."""
 
 
-def share_cores() -> None:
-    """Let waiting threads sleep soon, before torch is imported, unless the user has a policy.
-
-    By default they spin for long, and with another busy process beside it a training step takes ten times as long and
-    more. So many spins are what libgomp itself takes where it knows that there are more threads than cores.
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code: 0 done, 2 something for the user to mend, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    share_cores()
     with unread():
         return _explained(words)
 

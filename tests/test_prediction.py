@@ -79,6 +79,12 @@ def test_names_that_lead_out_of_the_folder_write_nothing(tmp_path):
     assert not list(tmp_path.rglob("outside*"))
 
 
+def test_a_folder_that_is_no_run_is_called_so(tmp_path):
+    io.write(tmp_path / "scans" / "imagesTr" / "a_0000.nii.gz", np.zeros((4, 4, 2), np.float32))
+    with pytest.raises(MixsegError, match=r"scans is no run folder \(it has no config\.json\): name the --out"):
+        predict_folder(tmp_path / "scans", tmp_path / "scans", tmp_path / "out", device="cpu")
+
+
 def test_a_run_without_validation_scans_predicts_with_its_last_weights(tmp_path):
     train(config(steps=2), data(val=0), tmp_path / "run", hardware=Hardware("cpu"))
     assert not (tmp_path / "run" / "best.pt").exists()

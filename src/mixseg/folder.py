@@ -52,15 +52,17 @@ class RunFolder:
     @property
     def config(self) -> Config:
         """The resolved config that the run was started with."""
-        path = self.path / "config.json"
-        if not path.exists():
-            raise MixsegError(f"{self.path} is no run folder (it has no config.json): name the --out of a training.")
-        return from_dict(read_json(path), where=str(path))
+        return from_dict(self._read("config.json"), where=str(self.path / "config.json"))
 
     @property
     def facts(self) -> dict[str, Any]:
         """environment.json: versions, device, data and who was train, val and test."""
-        return dict(read_json(self.path / "environment.json"))
+        return dict(self._read("environment.json"))
+
+    def _read(self, name: str) -> Any:  # noqa: ANN401 - whatever json holds
+        if not (self.path / "config.json").exists():
+            raise MixsegError(f"{self.path} is no run folder (it has no config.json): name the --out of a training.")
+        return read_json(self.path / name)
 
     def begin(self, config: Config, facts: dict[str, Any]) -> None:
         """Take the folder for ``config``, or continue the run that it holds: see ``refuse_another``."""

@@ -320,3 +320,50 @@ def test_predictions_of_some_classes_are_scored_by_their_names(tmp_path):
     assert [(row.label, row.dsc) for row in rows] == [("LV", 1.0)]
     (tmp_path / "found" / "classes.json").unlink()
     assert {row.label: row.dsc for row in evaluate(tmp_path / "found", [case]).rows}["LV"] == 0.0
+
+
+def nameless(folder, ids, classes):
+    """Masks with stripes of ``ids`` that nobody named, and the same label maps as predictions of ``classes``."""
+    truth = np.zeros((8, 8, 2), np.uint8)
+    for row, value in enumerate(ids):
+        truth[2 * row : 2 * row + 2] = value
+    masks = write(folder / "masks", {"a": truth})
+    predictions = write(folder / "found", {"a": np.where(truth < len(classes), truth, 0).astype(np.uint8)})
+    (predictions / "classes.json").write_text(json.dumps(classes))
+    return predictions, masks
+
+
+@pytest.mark.parametrize("ids", [(1, 2, 3), (1, 3), (2,)])
+def test_masks_without_names_have_those_of_the_predictions_if_their_ids_go_no_further(tmp_path, ids):
+    classes = ["background", "RV", "Myo", "LV"]
+    rows = evaluate(*nameless(tmp_path, ids, classes)).rows
+    assert {row.label for row in rows if row.dsc == 1.0} == {classes[value] for value in ids}
+    assert [row.label for row in rows] == classes[1:]
+
+
+def test_an_unlabelled_id_is_no_class_beyond_those_of_the_predictions(tmp_path):
+    found = evaluate(*nameless(tmp_path, (1, 2, 9), ["background", "RV", "LV"]), flags=LabelFlags(unlabelled=9))
+    assert [(row.label, row.dsc) for row in found.rows] == [("RV", 1.0), ("LV", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("ids", "classes", "sides"),
+    [
+        ((1, 2, 3), ["background", "LV"], "are of LV and the references of class 1, class 2, class 3:"),
+        ((1, 2, 4), ["background", "RV", "LV"], "are of RV, LV and the references of class 1, class 2, class 4:"),
+        ((1,), ["background", "RV", "LV"], "are of RV, LV and the references of foreground:"),
+    ],
+)
+def test_another_number_of_classes_than_in_masks_without_names_is_one_sentence(tmp_path, ids, classes, sides):
+    predictions, masks = nameless(tmp_path, ids, classes)
+    with pytest.raises(MixsegError, match=f"{sides} call them alike in a dataset.json beside the masks, or give the"):
+        evaluate(predictions, masks)
+    assert evaluate(predictions, masks, prediction_ids={0: 0, 1: 1, 2: 0}).rows[0].dsc == 1.0, "said by the caller"
+
+
+def test_one_of_several_structures_is_scored_once_the_masks_have_names(tmp_path):
+    predictions, masks = nameless(tmp_path, (2, 1), ["background", "LV"])
+    with pytest.raises(MixsegError, match="call them alike"):
+        evaluate(predictions, masks)
+    (masks / "dataset.json").write_text(json.dumps({"labels": {"background": 0, "LV": 1, "RV": 2}}))
+    assert [(row.label, row.dsc) for row in evaluate(predictions, masks).rows] == [("LV", 1.0)]

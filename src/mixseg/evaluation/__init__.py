@@ -15,7 +15,7 @@ from mixseg import io
 from mixseg.data.extent import Extent, not_meant
 from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
-from mixseg.evaluation.pairing import Job, by_name, match, of_cases, of_folder
+from mixseg.evaluation.pairing import Job, by_name, match, of_cases, of_folder, predicted_classes
 from mixseg.evaluation.summary_json import Entry, nnunet_summary
 from mixseg.files import write_json
 from mixseg.labels import LabelFlags
@@ -96,9 +96,12 @@ def evaluate(
             by name, and others class indices, or the same ids as a folder of masks.
         workers: Threads; one per core by default, but not more than eight.
     """
-    truths = of_folder(references, predictions, flags) if isinstance(references, Path) else of_cases(references)
-    if prediction_ids is None:
-        truths = by_name(predictions, truths)
+    predicted = predicted_classes(predictions) if prediction_ids is None else []
+    if isinstance(references, Path):
+        truths = of_folder(references, predictions, flags, predicted)
+    else:
+        truths = of_cases(references)
+    truths = by_name(predicted, truths)
     matched = match(predictions, truths.each, prediction_ids or truths.ids)
     if not matched.jobs:
         where = references if isinstance(references, Path) else "the cases"

@@ -73,8 +73,10 @@ def of_cases(cases: Sequence[Case]) -> References:
     return References(found, {index: index for index in range(max(len(one.classes) for one in found))})
 
 
-def of_folder(folder: Path, predictions: Path, flags: labels.LabelFlags | None) -> References:
-    """The masks of a folder; predictions hold the same ids."""
+def of_folder(
+    folder: Path, predictions: Path, flags: labels.LabelFlags | None, predicted: Sequence[str] = ()
+) -> References:
+    """The masks of a folder; predictions hold the same ids. Where nobody names them, ``predicted`` may."""
     files = label_maps(folder)
     if not files:
         raise MixsegError(f"{folder} holds no label map: give the folder of reference masks.")
@@ -85,7 +87,7 @@ def of_folder(folder: Path, predictions: Path, flags: labels.LabelFlags | None) 
     places = (place / dataset_json.NAME for place in (folder, folder.parent, predictions))
     declared = next((path for path in places if path.is_file()), None)
     if declared is None:
-        decision = labels.detect(str(folder), counts, names=_named(counts), flags=flags)
+        decision = labels.detect(str(folder), counts, names=_named(counts, flags, predicted), flags=flags)
     else:
         said = dataset_json.read(declared)
         decision = labels.detect(str(folder), counts, names=said.names, ignore=said.ignore, flags=flags)
@@ -96,24 +98,34 @@ def of_folder(folder: Path, predictions: Path, flags: labels.LabelFlags | None) 
     return References(each, ids, decision.sentence)
 
 
-def _named(counts: Mapping[int, int]) -> dict[int, str]:
+def _named(counts: Mapping[int, int], flags: labels.LabelFlags | None, predicted: Sequence[str]) -> dict[int, str]:
     """A name for each id of masks that nobody declared; none where the rule for binary masks applies."""
     found = sorted(set(counts) - set(labels.PADDING) - {0})
+    classes = set(found) - ({flags.unlabelled, flags.background} if flags else set())
+    # A mask of 0 and 1 does not say which of several structures it outlines.
+    if predicted and classes <= set(range(len(predicted))) and (classes != {1} or len(predicted) == 2):
+        return dict(enumerate(predicted))
     return {0: "background"} | {value: f"class {value}" for value in found} if len(found) > 1 else {}
 
 
-def by_name(predictions: Path, truths: References) -> References:
+def by_name(predicted: Sequence[str], truths: References) -> References:
     """``truths`` with the classes that a run of ours predicted, found by name: it may have had some of them alone."""
-    names = _predicted_classes(predictions)
     known = truths.each[0].classes
-    if not names or not set(names[1:]) <= set(known):
+    if not set(predicted[1:]) <= set(known) and len(predicted) != len(known):
+        raise MixsegError(
+            f"The predictions are of {', '.join(predicted[1:])} and the references of {', '.join(known[1:])}: call "
+            "them alike in a dataset.json beside the masks, or give the dataset folder itself as reference."
+        )
+    if not predicted or not set(predicted[1:]) <= set(known):
         return truths
-    ids = {0: 0} | {index: known.index(name) for index, name in enumerate(names) if index}
-    each = [replace(one, annotated=tuple(name for name in one.looked_for if name in names[1:])) for one in truths.each]
+    ids = {0: 0} | {index: known.index(name) for index, name in enumerate(predicted) if index}
+    each = [
+        replace(one, annotated=tuple(name for name in one.looked_for if name in predicted[1:])) for one in truths.each
+    ]
     return References(each, ids, truths.meaning)
 
 
-def _predicted_classes(predictions: Path) -> list[str]:
+def predicted_classes(predictions: Path) -> list[str]:
     """Names by index, as ``mixseg predict`` or the run left them with the label maps; none if nobody did."""
     if (predictions / CLASSES).is_file():
         return list(read_json(predictions / CLASSES))

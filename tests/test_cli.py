@@ -403,6 +403,25 @@ def test_an_unknown_flag_exits_with_2(capsys):
     assert "--unlabelled" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "hints"),
+    [
+        ("train scans --out run --steps 150", ["steps=150"]),
+        ("train scans --out run --batch.full=4 --weak-share --lr 1e-3", ["batch.full=4", "lr=1e-3"]),
+        ("self-train scans --from a --out b --seed 3", ["seed=3"]),
+        ("experiment main --dataset phantom --out x --steps 9", ["steps=9"]),
+        ("train scans --out run --dims 5 --on_collapse never", []),
+        ("predict run -i images -o maps --steps 9", []),
+    ],
+)
+def test_a_key_of_the_config_written_as_a_flag_is_told_where_it_belongs(words, hints, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(words.split())
+    assert exit_.value.code == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if "is a key of the config" in line]
+    assert told == [f"{hint.split('=')[0]} is a key of the config: write --set {hint}" for hint in hints]
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_teaches_with_an_example_and_has_help(name, capsys):
     function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name.replace("-", "_"))

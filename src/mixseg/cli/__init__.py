@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from io import StringIO
 
 from mixseg.cli.output import unread
 from mixseg.errors import MixsegError, did_you_mean
@@ -81,8 +85,25 @@ def _call(words: list[str]) -> int:
     import tyro
 
     function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name.replace("-", "_"))
-    code = tyro.cli(function, prog=f"mixseg {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
-    return int(code or 0)
+    verb = partial(tyro.cli, function, prog=f"mixseg {name}", config=(tyro.conf.FlagCreatePairsOff,))
+    try:
+        return int(verb(args=rest) or 0)
+    except SystemExit as exit_:
+        if exit_.code == BAD_INPUT:
+            _hint(verb, rest)
+        raise
+
+
+def _hint(verb: Callable[..., object], words: list[str]) -> None:
+    """After a command line that was not understood: where a key of the config belongs that was taken for a flag."""
+    from mixseg.cli.settings import meant_as_settings
+
+    with redirect_stdout(StringIO()) as help_, suppress(SystemExit):
+        verb(args=["--help"])
+    flags = re.findall(r"--[\w-]+", help_.getvalue())
+    if "--set" in flags:
+        for sentence in meant_as_settings(words, flags):
+            print(sentence, file=sys.stderr)
 
 
 def overview() -> str:

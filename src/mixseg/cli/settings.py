@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from mixseg.errors import MixsegError
@@ -19,6 +20,21 @@ def parse(assignments: Iterable[str]) -> dict[str, Any]:
             raise MixsegError(f"--set {assignment} is no setting: write key=value, such as --set batch.full=4.")
         settings = merged(settings, _nested(key.split("."), _value(text)))
     return settings
+
+
+def meant_as_settings(words: Sequence[str], flags: Collection[str]) -> list[str]:
+    """A sentence for each of ``words`` that is none of ``flags``, but a key of the config written as a flag."""
+    from mixseg.config import Config
+
+    keys, known = {field.name for field in fields(Config)}, {flag.replace("_", "-") for flag in flags}
+    said = []
+    for word, after in zip(words, (*words[1:], "--"), strict=True):
+        flag, equals, value = word.partition("=")
+        key = flag.removeprefix("--").replace("-", "_")
+        if flag.startswith("--") and flag.replace("_", "-") not in known and key.split(".")[0] in keys:
+            value = value if equals else "VALUE" if after.startswith("--") else after
+            said.append(f"{key} is a key of the config: write --set {key}={value}")
+    return said
 
 
 def _nested(keys: list[str], value: object) -> dict[str, Any]:

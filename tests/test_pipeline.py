@@ -55,6 +55,37 @@ def test_a_misspelt_patient_of_the_split_is_told_before_scans_are_prepared(copie
     assert not (copied / "new").exists()
 
 
+@pytest.fixture(scope="module")
+def of_three_kinds(tmp_path_factory):
+    """To train on, a patient with full masks, four with partial labels and one without any; and a run that proposes."""
+    scans = tmp_path_factory.mktemp("kinds") / "scans"
+    recipe = Recipe(partial="erosion-3x3", keep_full=1)
+    simulate_phantom(scans, recipe, kind="heart", size=16, seed=0, patients=8, val=1, test=1)
+    for labels in (scans / "labelsTr").glob("patient006*"):
+        labels.unlink()
+    train_folder(scans, scans.parent / "source", settings={**SMALL, "size": [16, 16]}, hardware=CPU)
+    return scans
+
+
+@pytest.mark.parametrize(
+    ("settings", "learns"),
+    [
+        ({"method": "kl-ent"}, "1 outlined, 4 partly labelled, 1 without labels"),
+        ({"method": "lower-bound"}, "1 outlined, 5 not used"),
+        ({"method": "ua-mt"}, "1 outlined, 5 without labels"),
+        ({"method": "single", "set": 1, "ratio": 2}, "1 outlined, 2 partly labelled, 3 not used"),
+        ({"method": "proposals", "proposals_from": "source"}, "1 outlined, 5 with proposed masks"),
+    ],
+)
+def test_it_is_said_how_many_patients_a_run_learns_from_by_what_it_sees_of_them(
+    of_three_kinds, capsys, settings, learns
+):
+    out = of_three_kinds.parent / settings["method"]
+    train_folder(of_three_kinds, out, settings={**SMALL, "size": [16, 16], **settings}, hardware=CPU)
+    said = f"Patients to train on: {learns}; to validate on: 1; to test on: 1.\n"
+    assert capsys.readouterr().out.count(said) == 1
+
+
 def label_maps(folder):
     return {path.name: io.read(path).array for path in sorted(folder.glob("*.nii.gz"))}
 

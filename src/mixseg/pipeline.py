@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,13 @@ from mixseg.training_plan import extent_of, planned
 from mixseg.types import Case
 
 SPLITS = ("splits.json", "splits_final.json")
+SEEN_AS = {
+    "full": "outlined",
+    "partial": "partly labelled",
+    "bare": "without labels",
+    "proposed": "with proposed masks",
+}
+"""What a run is trained on, the strongest first: of a patient with several scans, that counts."""
 
 
 def train_folder(
@@ -60,6 +68,7 @@ def train_folder(
         test: Score the test scans too.
     """
     phases = Phases()
+    RunFolder(out).refuse_foreign()
     dataset = dataset or recognise(folder)
     cases = load(folder, dataset, flags, print)
     settings = {"dataset": dataset, **(settings or {})}
@@ -73,6 +82,7 @@ def train_folder(
         print(sentence)
     proposals = propose(config, prepared, split, out, hardware=hardware)
     data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan)
+    print(who_trains(data, split, cases), flush=True)
     before = RunFolder(out).finished
     phases.end("data")
     run = train(config, data, out, hardware=hardware, test=test, phases=phases)
@@ -103,10 +113,23 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
         cases = [replace(case, classes=(case.classes[0], *config.target)) for case in cases]
     split = make_split(cases) if config.fold is None else make_fold(cases, config.fold)
     print(
-        f"No split beside the scans: {len(split.train)} patients train, {len(split.val)} validate, {len(split.test)} "
-        "test (drawn patient-wise; name your own with --set split=FILE, or let mixseg inspect --write-split make one)."
+        "No split beside the scans: one is drawn patient-wise (name your own with --set split=FILE, or let "
+        "mixseg inspect --write-split make one)."
     )
     return split
+
+
+def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
+    """A sentence: how many patients the run learns from, by the labels that it sees of them, and how many judge it."""
+    patient_of = {case.id: case.patient for case in cases}
+    seen_as: dict[str, str] = {}
+    for kind, words in SEEN_AS.items():
+        for id_ in data.protocol.get(kind, ()):
+            seen_as.setdefault(patient_of[id_], words)
+    said = [f"{number} {words}" for words, number in Counter(seen_as.values()).items()]
+    said += [f"{unused} not used"] if (unused := len(set(split.train) - set(seen_as))) else []
+    val = {patient_of[id_] for id_ in data.protocol["val"]}
+    return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(split.test)}."
 
 
 def _written(run: RunFolder) -> bool:

@@ -168,6 +168,26 @@ def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_pa
     assert main(["train", str(thick), "--out", str(tmp_path / "x"), "--spacing", "1", "1", "1", "--dims", "2"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "device", "gpu", "warned"),
+    [
+        ({}, "auto", False, True),
+        ({}, "cpu", False, True),
+        ({"preset": "strong"}, "auto", False, True),
+        ({"preset": "strong"}, "cpu", False, False),
+        ({"preset": "quick"}, "auto", False, False),
+        ({}, "auto", True, False),
+    ],
+)
+def test_without_a_gpu_the_plan_says_that_another_preset_is_made_for_a_cpu(
+    thick, tmp_path, capsys, monkeypatch, settings, device, gpu, warned
+):
+    monkeypatch.setattr(training_plan, "accelerator_of", lambda device: "mps" if gpu else "cpu")
+    planned([extent_of(case) for case in load(thick)], settings, tmp_path / "run", Hardware(device))
+    lines = capsys.readouterr().out.splitlines()
+    assert [number for number, line in enumerate(lines) if "--preset quick" in line] == [len(lines) - 1] * warned
+
+
 def test_nearly_isotropic_volumes_are_resampled_and_come_back(tmp_path, capsys):
     spacings = [(1.2, 1.2, 2.0), (1.0, 1.0, 2.0), (1.0, 1.0, 1.8)]
     folder = write_dataset(tmp_path / "scans", spacings, [(30, 34, 36), (40, 36, 40), (40, 40, 34)])

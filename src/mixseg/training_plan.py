@@ -37,6 +37,7 @@ def planned(
     A run that has begun goes on as it was planned, whatever memory there is by now; one from proposals has what is not
     given from the run that proposes.
     """
+    asked_for = "preset" in settings and hardware.device == "cpu"
     settings, before = inherited(settings, out), RunFolder(out)
     if before.begun:
         kept = to_dict(before.config)
@@ -46,6 +47,8 @@ def planned(
         return make_config(**{"dims": choose_dims(scans)[0], **settings}), []
     plan = plan_for(scans, settings, hardware)
     print(plan.told(), flush=True)
+    if not asked_for and accelerator_of(hardware.device) == "cpu":
+        print(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.", flush=True)
     return make_config(**{**plan.settings, **settings}), list(plan.reasons)
 
 

@@ -24,6 +24,10 @@ LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
 MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride"}
 """Keys that an unfinished or finished run may be continued with. What a step does depends on ``steps`` alone of these,
 through the progress of training: a schedule goes on where the step stands in the longer training."""
+LOGS = (".log", ".out", ".err")
+"""Of files that a shell, a scheduler or an experiment may write into the folder of a run before it begins."""
+FAILED = "failed.json"
+"""Why a run of an experiment failed, perhaps before it began."""
 PATIENCE = 1.0
 """Seconds for which a run that is locked is waited for: who asks whether it is, locks it for a moment."""
 
@@ -48,6 +52,17 @@ class RunFolder:
     def begun(self) -> bool:
         """Whether anything was learnt here yet: until then the folder is free for other settings."""
         return any((self.path / name).exists() for name in ("last.pt", "finished.json"))
+
+    def refuse_foreign(self) -> None:
+        """Nothing, or one sentence if the folder holds something else than a run: scans, predictions, other runs."""
+        inside = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        foreign = [path.name for path in inside if not _may_lie_there(path)]
+        # Asked last: another process may begin the run at this moment, and writes this file first.
+        if foreign and not (self.path / "config.json").exists():
+            raise MixsegError(
+                f"{self.path} is no run folder (it has no config.json), and it is not empty ({foreign[0]}): "
+                "choose a new or an empty folder as --out."
+            )
 
     @property
     def config(self) -> Config:
@@ -103,6 +118,11 @@ class RunFolder:
             if not take(file, patience=PATIENCE):
                 raise BusyError(f"Another process is writing {self.path}: wait for it, or choose another --out.")
             yield
+
+
+def _may_lie_there(path: Path) -> bool:
+    """Whether a file says nothing against its folder's being that of a run that has not begun."""
+    return path.name.startswith(".") or path.suffix in LOGS or path.name == FAILED
 
 
 def environment(device: torch.device, data: str) -> dict[str, Any]:

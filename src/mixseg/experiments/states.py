@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from mixseg.files import read_json, write_json
-from mixseg.folder import LOCK, RunFolder
+from mixseg.folder import FAILED, LOCK, RunFolder
 from mixseg.locks import is_taken
 from mixseg.logbook import read_log
-
-FAILED = "failed.json"
 
 Phase = Literal["finished", "failed", "begun", "waiting"]
 

@@ -62,3 +62,17 @@ def test_another_grid_or_clip_than_that_of_the_config_is_one_sentence(made, tmp_
         start(made, tmp_path, data, **changes)
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_without_test_patients_there_is_nothing_to_test(made, tmp_path, capsys):
+    parts = json.loads((made / "scans" / "splits.json").read_text())
+    (tmp_path / "splits.json").write_text(json.dumps(parts | {"test": []}))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    words = [str(tmp_path / "config.json"), "--data", str(made / "arrays"), "--out", str(tmp_path), "--device", "cpu"]
+    words += ["--split", str(tmp_path / "splits.json")]
+    with pytest.raises(SystemExit, match="2"):
+        main([*words, "--test"])
+    assert "There are no test patients: leave --test out" in capsys.readouterr().err
+    assert not (tmp_path / "config").exists()
+    main(words)
+    assert RunFolder(tmp_path / "config").finished["test"] is False

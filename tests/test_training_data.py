@@ -32,6 +32,12 @@ def test_a_class_that_no_label_shows_is_named_before_anything_is_written(tmp_pat
     assert not (tmp_path / "run").exists()
 
 
+def test_a_test_without_test_scans_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(MixsegError, match="There are no test patients: leave --test out, or name some"):
+        train(config(steps=2), replace(data(), open_test=tuple), tmp_path / "run", hardware=Hardware("cpu"), test=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_class_that_only_partial_labels_show_will_do(tmp_path):
     some = data()
     for scan in some.train["partial"]:

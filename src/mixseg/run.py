@@ -77,9 +77,11 @@ def train(
     returns, the others are there for the training alone and end with it. ``phases`` counts what went before too.
     """
     folder, phases = RunFolder(out), phases or Phases()
+    folder.refuse_foreign()
     check_classes(data)
-    if test:
-        data.open_test()  # patients or masks that are missing are told now, before hours are spent
+    # Patients or masks that are missing are told now, before hours are spent.
+    if test and not data.open_test():
+        raise MixsegError('There are no test patients: leave --test out, or name some in a split file, as "test".')
     config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
     hardware = hardware or Hardware()
     precision = settle_precision(config.precision, hardware.device)

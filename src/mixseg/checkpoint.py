@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from mixseg.errors import MixsegError
 from mixseg.files import replacing
 from mixseg.methods import Method
+from mixseg.record import Record
 
 Weights = dict[str, Tensor]
 
@@ -74,6 +75,8 @@ class State:
     """The step of the weights in best.pt, which are not written twice."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """What the training has taken so far, by phase."""
+    record: Record = field(default_factory=Record)
+    """The losses since the last look."""
 
     def keep_if_best(self, score: float) -> None:
         """Remember the present weights if no look scored higher; the first of equals stays."""
@@ -90,7 +93,8 @@ class State:
         if self.average:
             content["average"] = {"weights": self.average.weights, "updates": self.average.updates}
         new = {"best.pt": {**found, "method": self.best}} if self.best_step != self.written else {}
-        return {**new, "last.pt": {**content, "best": found, "seconds": dict(self.seconds)}}
+        since = {"seconds": dict(self.seconds), "record": self.record.content()}
+        return {**new, "last.pt": {**content, "best": found, **since}}
 
     def resume(self, folder: Path) -> None:
         """Take up the last checkpoint of ``folder``, if there is one."""
@@ -105,6 +109,7 @@ class State:
             self.average.weights, self.average.updates = content["average"]["weights"], content["average"]["updates"]
         self.best_score, self.best_step = content["best"]["score"], content["best"]["step"]
         self.seconds = content.get("seconds", {})
+        self.record = Record.of(content["record"]) if "record" in content else Record()
         if self.best_step and (folder / "best.pt").exists():
             best = _read(folder / "best.pt", device, WEIGHTS)
             self.best, self.written = best["method"], best["step"]

@@ -19,12 +19,13 @@ from mixseg.config import Config
 from mixseg.data.batches import Feed
 from mixseg.errors import MixsegError
 from mixseg.hardware import lead
-from mixseg.logbook import Log, Record
+from mixseg.logbook import Log
 from mixseg.methods import Method
 from mixseg.networks import Network
 from mixseg.networks.idle_biases import drop_idle_biases, fold_idle_biases
 from mixseg.phases import Phases
 from mixseg.progress import Progress
+from mixseg.record import Record
 from mixseg.stepping import PLAIN_FIRST, make_step, recordable
 from mixseg.tracking import make_trackers
 
@@ -66,7 +67,7 @@ def fit(
         raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
     if state.step > config.steps:
         raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
-    record, phases = Record(), phases or Phases()
+    phases = phases or Phases()
     phases.go_on_from(state.seconds)
     with (
         Writer() as writer,
@@ -81,20 +82,26 @@ def fit(
             method.after_step(state.step, state.step / config.steps)
             if state.average:
                 state.average.update(method)
-            record.add(loss, terms)
+            state.record.add(loss, terms)
             state.step += 1
             bar.step()
             if state.step == compiled:
                 torch.cuda.synchronize()
                 phases.end("compile")
-            if state.step % config.looks and state.step < config.steps:
+            looks = state.step % config.looks == 0 or state.step == config.steps
+            # Between looks no process knows what the others have recorded.
+            saves = fabric.world_size == 1 and (compiled is None or state.step > compiled) and pause.due
+            if not looks and not saves:
                 continue
             if fabric.world_size > 1:
-                record.take_means(partial(fabric.all_reduce, reduce_op="mean"))  # type: ignore[arg-type]
-            _refuse_nan(record, feed, state.step, folder, writer)
+                state.record.take_means(partial(fabric.all_reduce, reduce_op="mean"))  # type: ignore[arg-type]
+            _refuse_nan(state.record, feed, state.step, folder, writer)
             phases.end("steps")  # what was launched is done: the host has seen its losses
+            if not looks:
+                pause.save()
+                continue
+            record, state.record = state.record, Record()
             lead(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
-            record = Record()
         lead(fabric, writer.wait)
     phases.end("checkpoints")
     return state
@@ -120,7 +127,12 @@ class _Pause:
         if fabric.is_global_zero:
             trackers = make_trackers(folder, config, keep_until=state.step)
             self.log = Log(folder / "log.jsonl", keep_until=state.step, tell=[each.write for each in trackers])
-        self.saved = -math.inf  # so that the first look leaves a checkpoint
+        self.began, self.saved = time.monotonic(), -math.inf  # so that the first look leaves a checkpoint
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint, if the next look is far."""
+        return time.monotonic() - max(self.began, self.saved) > SECONDS_BETWEEN_CHECKPOINTS
 
     def __call__(self, record: Record, lr: float) -> None:
         """One look, and a checkpoint if it is time for one."""
@@ -136,15 +148,19 @@ class _Pause:
         stop = bool(entry.get("collapsed")) and self.config.on_collapse == "stop"
         last = state.step == self.config.steps
         if stop or last or time.monotonic() - self.saved > SECONDS_BETWEEN_CHECKPOINTS:
-            self.writer.wait()
-            _refuse_broken(state, self.folder)
-            state.seconds = self.phases.entry()
-            self.writer.save(state, self.folder)
-            self.saved = time.monotonic()
-            self.phases.end("checkpoints")
+            self.save()
         if stop:
             why = entry.get("warning") or "The student is still collapsed."
             raise MixsegError(f"Stopped at step {state.step} (on_collapse=stop; with warn it goes on). {why}")
+
+    def save(self) -> None:
+        """Leave a checkpoint."""
+        self.writer.wait()
+        _refuse_broken(self.state, self.folder)
+        self.state.seconds = self.phases.entry()
+        self.writer.save(self.state, self.folder)
+        self.saved = time.monotonic()
+        self.phases.end("checkpoints")
 
 
 def _refuse_nan(record: Record, feed: Feed, step: int, folder: Path, writer: Writer) -> None:

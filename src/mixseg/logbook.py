@@ -1,4 +1,4 @@
-"""The log of a run: one JSON line a look, and the values of the loss terms between two looks."""
+"""The log of a run: one JSON line a look."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from mixseg.files import explained, replacing
-from mixseg.methods import Number, Term
 
 Tell = Callable[[Mapping[str, Any]], None]
 """Is given each entry after it was written."""
@@ -64,35 +60,3 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
     return entries
-
-
-class Record:
-    """The loss and its terms since the last look. They stay on the device, so that no step waits for the host."""
-
-    def __init__(self) -> None:
-        self.losses: list[Tensor] = []
-        self.values: dict[str, list[Tensor]] = {}
-        self.weights: dict[str, Number] = {}
-
-    def add(self, loss: Tensor, terms: Mapping[str, Term]) -> None:
-        """One step."""
-        self.losses.append(loss.detach())
-        for name, term in terms.items():
-            self.values.setdefault(name, []).append(term.value.detach())
-            self.weights[name] = term.weight
-
-    def take_means(self, mean: Callable[[Tensor], Tensor]) -> None:
-        """Put the means over the processes that train together in place of the values of this one."""
-        self.losses = list(mean(torch.stack(self.losses)))
-        self.values = {name: list(mean(torch.stack(values))) for name, values in self.values.items()}
-
-    def first_bad(self) -> int | None:
-        """Which of the recorded steps had a loss that is not a finite number, if any."""
-        bad = (~torch.stack(self.losses).isfinite()).nonzero()
-        return int(bad[0]) if len(bad) else None
-
-    def entry(self) -> dict[str, Any]:
-        """Means of the loss and of each unweighted term, and the weights they had last."""
-        values = {name: float(torch.stack(values).mean()) for name, values in self.values.items()}
-        weights = {name: float(weight) for name, weight in self.weights.items()}
-        return {"loss": float(torch.stack(self.losses).mean()), "terms": values, "weights": weights}

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -309,6 +309,7 @@ def pipeline(monkeypatch):
     def note(name):
         def noted(*positional, **options):
             calls[name] = (positional, options)
+            return SimpleNamespace(finished={"summary": []})
 
         return noted
 
@@ -384,6 +385,32 @@ def test_a_training_goes_on_when_nobody_reads_what_it_prints(tmp_path, kind):
     assert process.wait(timeout=120) == 0
     assert Path("run/finished.json").exists()
     assert Path("run/predictions").is_dir()
+
+
+def test_train_ends_with_the_scores_of_the_run_and_tells_a_new_one_from_a_finished_one(tmp_path, capsys):
+    simulate_phantom(Path("scans"), Recipe(), kind="heart", size=16, seed=0, patients=6, val=1, test=1)
+    small = [word for key in ("steps=4", "width=2", "depth=2", "size=[16,16]") for word in ("--set", key)]
+    words = ["train", "scans", "--out", "run", "--preset", "quick", "--test", "--set", 'target=["LV"]', *small]
+    ends = []
+    for _ in range(2):
+        assert main(words) == 0
+        ends.append(capsys.readouterr().out.split("Scores on the training grid:\n")[1].splitlines())
+    first, second = ends
+    assert "Finished: run" in first
+    assert "Finished: run" not in second
+    assert any(line.startswith("run is finished already; ") for line in second)
+    rows = [re.split(r" {2,}", line) for line in first if " LV " in line]
+    assert [row[:3] for row in rows] == [
+        [part, "last", branch] for part in ("val", "test") for branch in ("student (bottom)", "teacher (top)")
+    ]
+    scores = {
+        (entry["part"], entry["branch"]): entry["dsc"]["mean"]
+        for entry in json.loads(Path("run/finished.json").read_text())["summary"]
+        if entry["checkpoint"] == "last"
+    }
+    means = [100 * scores[part, branch] for part in ("val", "test") for branch in ("bottom", "top")]
+    assert [row[6].split(" ")[0] for row in rows] == [f"{mean:.2f}" for mean in means]
+    assert second[: second.index("")] == first[: first.index("")]
 
 
 def test_debug_shows_the_traceback(capsys):

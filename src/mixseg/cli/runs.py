@@ -29,6 +29,7 @@ from mixseg.cli.flags import (
 from mixseg.errors import MixsegError
 
 if TYPE_CHECKING:
+    from mixseg.folder import RunFolder
     from mixseg.types import Case
 
 
@@ -82,6 +83,7 @@ def train(
     """
     from mixseg.cli.settings import parse
     from mixseg.config import read_config
+    from mixseg.folder import RunFolder
     from mixseg.hardware import Hardware
     from mixseg.pipeline import train_folder
     from mixseg.typed_json import merged
@@ -92,8 +94,27 @@ def train(
     settings = merged(settings, {key: value for key, value in named.items() if value is not None})
     settings = merged(merged(settings, {**grid.settings(), **training.settings()}), parse(set))
     hardware = Hardware(device, training.devices, nodes)
-    train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
-    print(f"Finished: {out}\nA page about it: mixseg report {out}")
+    before = RunFolder(out).finished
+    run = train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
+    _print_scores(run)
+    done = f"{out} is finished already; more steps (--set steps=N) train it longer."
+    print(f"{done if run.finished == before else f'Finished: {out}'}\nA page about it: mixseg report {out}")
+
+
+def _print_scores(run: RunFolder) -> None:
+    """What the last checkpoint of a finished run reached: its answer, and the teacher if there is one."""
+    from mixseg.cli.printing import print_table
+    from mixseg.report.wording import branch_name
+    from mixseg.scores import table
+
+    entries = [entry for entry in (run.finished or {})["summary"] if entry["checkpoint"] == "last"]
+    branches = [entry["branch"] for entry in entries]  # the answer comes first, and a teacher is called top
+    shown = [entry for entry in entries if entry["branch"] in (branches[0], "top")]
+    if shown:
+        head, *rows = table([{**entry, "branch": branch_name(entry["branch"], branches)} for entry in shown])
+        print("\nScores on the training grid:")
+        print_table(rows, head)
+        print()
 
 
 def self_train(

@@ -128,7 +128,7 @@ def test_label_maps_of_volumes_are_the_class_with_the_highest_probability(volume
 def test_what_a_volume_takes_is_said_before_it_starts(volumes, tmp_path, capsys):
     predict(volumes, tmp_path / "half")
     said = capsys.readouterr().err
-    assert "20 x 13 x 11 voxels: 24 windows of 8 x 8 x 8, 0.0 GB beside the network's own." in said
+    assert "20 x 13 x 11 voxels: 24 windows of 8 x 8 x 8, 0.0 MB beside the network's own." in said
     assert "9 x 16 x 5 voxels: 6 windows of 8 x 8 x 8" in said
     predict(volumes, tmp_path / "none", overlap=0.0)
     assert "20 x 13 x 11 voxels: 12 windows of 8 x 8 x 8" in capsys.readouterr().err

@@ -7,7 +7,18 @@ import pytest
 
 from mixseg.errors import MixsegError
 from mixseg.metrics import METRICS, dice
-from mixseg.scores import COLUMNS, Row, p_text, read_metrics, score_case, summarise, table, wilcoxon, write_metrics
+from mixseg.scores import (
+    COLUMNS,
+    Row,
+    difference_text,
+    p_text,
+    read_metrics,
+    score_case,
+    summarise,
+    table,
+    wilcoxon,
+    write_metrics,
+)
 
 NAN = math.nan
 
@@ -144,3 +155,8 @@ def test_rows_of_several_outputs_are_not_mixed():
 @pytest.mark.parametrize(("p", "text"), [(0.0123, "0.0123"), (1.0, "1.0000"), (3.2e-5, "3e-05"), (NAN, "-")])
 def test_a_p_value_is_written_the_same_way_everywhere(p, text):
     assert p_text(p) == text
+
+
+def test_a_difference_of_nothing_is_no_number():
+    assert difference_text(math.nan, 100) == "-"
+    assert difference_text(-0.0123, 100) == "-1.23"

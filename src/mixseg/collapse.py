@@ -64,14 +64,14 @@ class Guard:
     def _shares(self, shares: Sequence[float], progress: float) -> str:
         for name, share, expected in list(zip(self.classes, shares, self.expected, strict=True))[1:]:
             if progress >= GRACE[0] and share > TOO_MUCH[0] * expected + TOO_MUCH[1]:
-                how = "far too much"
+                how, remedy = "far too much", "Raise weights.distill, or lower weights.entropy or use ramp=0.3"
             elif progress >= GRACE[1] and share < TOO_LITTLE * expected:
-                how = "next to nothing"
+                how, remedy = "next to nothing", "Train longer, raise weights.weak, or lower weights.entropy"
             else:
                 continue
             return (
                 f"the model marks {how} as {name} ({share:.1%} of the voxels; the full masks have {expected:.1%}). "
-                "Keep passes=separate, raise weights.distill, or lower weights.entropy or use ramp=0.3."
+                f"{remedy}; with passes=joint, use separate ones."
             )
         return ""
 

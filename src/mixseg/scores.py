@@ -188,6 +188,11 @@ def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:
     return f"{factor * mean:.2f}" if sd is None else f"{factor * mean:.2f} ± {factor * sd:.2f}"
 
 
+def difference_text(difference: float, factor: float) -> str:
+    """``+1.23``, or ``-`` where there was nothing to compare."""
+    return "-" if math.isnan(difference) else f"{factor * difference:+.2f}"
+
+
 def p_text(p: float) -> str:
     """``0.0123``; small ones as a power of ten."""
     return "-" if math.isnan(p) else f"{p:.4f}" if p >= 1e-4 else f"{p:.0e}"

@@ -11,7 +11,7 @@ from mixseg.experiments.results import Filled, Results
 from mixseg.experiments.tables import Group, Table, heading, row_name
 from mixseg.experiments.tables_paper import paper_value
 from mixseg.report.wording import short_name
-from mixseg.scores import Comparison, p_text, wilcoxon
+from mixseg.scores import Comparison, difference_text, p_text, wilcoxon
 
 READING = (
     "DSC and HD95: the mean over scans of first minus second. p: two-sided Wilcoxon signed-rank test over scans, after "
@@ -74,8 +74,7 @@ def _lines(results: Results, pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ..
 
 
 def _said(found: Comparison, corrected: float, factor: float) -> tuple[str, str, str]:
-    difference = "-" if math.isnan(found.difference) else f"{factor * found.difference:+.2f}"
-    return difference, p_text(found.p), p_text(corrected)
+    return difference_text(found.difference, factor), p_text(found.p), p_text(corrected)
 
 
 def _name(plan: Plan, filled: Filled, output: str) -> str:

@@ -86,10 +86,9 @@ class Windows:
         sums = FLOAT * slab * (outputs * classes + 2)  # the weights' sum, and one map that is being moved
         kept = outputs * voxels * (FLOAT * classes if probabilities else 1)
         count = math.prod(map(len, self.starts(wide)))
-        return (
-            f"{_by(size)} voxels: {count} windows of {_by(self.patch)}, "
-            f"{(channels * voxels + sums + kept) / 1e9:.1f} GB beside the network's own."
-        )
+        total = channels * voxels + sums + kept
+        memory = f"{total / 1e9:.1f} GB" if total >= 1e8 else f"{total / 1e6:.1f} MB"
+        return f"{_by(size)} voxels: {count} windows of {_by(self.patch)}, {memory} beside the network's own."
 
 
 def _by(size: Sequence[int]) -> str:

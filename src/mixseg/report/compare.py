@@ -18,7 +18,7 @@ from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, joined, page, paragraph, table
 from mixseg.report.run_files import dsc_by_case
 from mixseg.report.wording import part_name, short_name
-from mixseg.scores import p_text, wilcoxon
+from mixseg.scores import difference_text, p_text, wilcoxon
 
 SHOWN = 2
 """How many of the hardest scans are shown, and how many of the easiest."""
@@ -75,7 +75,7 @@ def _tests(contenders: Sequence[Contender], part: str) -> Html:
     for (first, branch), (second, other) in pairs:
         found = wilcoxon(first.rows(part, branch), second.rows(part, other))
         names = (f"{of.name}, {short_name(which, of.branches)}" for of, which in ((first, branch), (second, other)))
-        lines.append((*names, found.cases, f"{100 * found.difference:+.2f}", p_text(found.p)))
+        lines.append((*names, found.cases, difference_text(found.difference, 100), p_text(found.p)))
     if not lines:
         return Html("")
     note = "Two-sided Wilcoxon signed-rank test over scans, after the mean over classes and seeds of each scan; not "

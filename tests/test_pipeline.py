@@ -1,5 +1,6 @@
 """From files to runs and back: label maps are as predict writes them, there as a whole or not at all; old ones go."""
 
+import json
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ from mixseg.data.folds import make_folds
 from mixseg.data.split import Split, write_folds, write_split
 from mixseg.datasets import load, nnunet
 from mixseg.errors import MixsegError
+from mixseg.files import read_json
 from mixseg.hardware import Hardware
 from mixseg.pipeline import find_split, train_folder
 from mixseg.prediction import predict_folder
@@ -180,3 +182,18 @@ def test_a_scan_that_was_searched_for_the_target_alone_may_judge(tmp_path):
     cases = load(tmp_path)
     assert find_split(tmp_path, cases, make_config()).val == ()
     assert set(find_split(tmp_path, cases, make_config(target=["a"])).val) < {"s0", "s1"}
+
+
+def test_test_scores_without_test_patients_are_refused_before_scans_are_prepared(copied, tmp_path):
+    parts = read_json(copied / "scans" / "splits.json")
+    (copied / "scans" / "splits.json").write_text(json.dumps({**parts, "test": []}))
+    with pytest.raises(MixsegError, match="There are no test patients: leave --test out"):
+        train_folder(copied / "scans", tmp_path / "new" / "run", settings=SMALL, hardware=CPU, test=True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_is_no_folder_for_a_run(copied, tmp_path):
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(MixsegError, match="run is a file: choose a folder as --out"):
+        train_folder(copied / "scans", tmp_path / "run", settings=SMALL, hardware=CPU)
+    assert (tmp_path / "run").read_text() == "mine"

@@ -55,6 +55,8 @@ class RunFolder:
 
     def refuse_foreign(self) -> None:
         """Nothing, or one sentence if the folder holds something else than a run: scans, predictions, other runs."""
+        if self.path.exists() and not self.path.is_dir():
+            raise MixsegError(f"{self.path} is a file: choose a folder as --out.")
         inside = sorted(self.path.iterdir()) if self.path.is_dir() else []
         foreign = [path.name for path in inside if not _may_lie_there(path)]
         # Asked last: another process may begin the run at this moment, and writes this file first.

@@ -20,8 +20,9 @@ from mixseg.data.grid import Labels, to_source
 from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
 from mixseg.data.scan import Scan
-from mixseg.data.split import Split, make_split, read_split, refuse_unknown, set_n
+from mixseg.data.split import NO_TEST, Split, make_split, read_split, refuse_unknown, set_n
 from mixseg.datasets import load, recognise
+from mixseg.errors import MixsegError
 from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
@@ -75,6 +76,8 @@ def train_folder(
     config, plan = planned(map(extent_of, cases), settings, out, hardware or Hardware())
     find_source(config, out)  # a missing one is told before the scans are prepared
     split = find_split(folder, cases, config)
+    if test and not split.test:
+        raise MixsegError(NO_TEST)
     if config.set is not None and not METHODS[config.method].ignores_set:
         set_n(split, config.set, config.ratio)  # too few scans for it are told before they are prepared, too
     prepared = prepare_beside(out, folder, cases, config)

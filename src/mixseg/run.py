@@ -29,7 +29,7 @@ from mixseg.data.options import PrepareOptions
 from mixseg.data.pack import unpack
 from mixseg.data.prepared import Prepared, tuples
 from mixseg.data.scan import Scan
-from mixseg.data.split import Split, read_split
+from mixseg.data.split import NO_TEST, Split, read_split
 from mixseg.data.views import see
 from mixseg.engine import fit
 from mixseg.errors import MixsegError
@@ -81,7 +81,7 @@ def train(
     check_classes(data)
     # Patients or masks that are missing are told now, before hours are spent.
     if test and not data.open_test():
-        raise MixsegError('There are no test patients: leave --test out, or name some in a split file, as "test".')
+        raise MixsegError(NO_TEST)
     config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
     hardware = hardware or Hardware()
     precision = settle_precision(config.precision, hardware.device)

@@ -94,6 +94,11 @@ def test_a_setting_with_too_few_patients_says_so_and_has_no_runs():
     assert plan_of("partial-ratio", train=32).cells[-1].missing == "not enough scans"
 
 
+def test_test_scores_without_test_patients_are_refused_before_anything_runs():
+    with pytest.raises(MixsegError, match="There are no test patients: leave --test out"):
+        plan_of("main", Request(test=True))
+
+
 def test_the_upper_bound_is_one_cell_however_many_settings():
     cells = [cell for cell in plan_of("main").cells if cell.row == "upper-bound"]
     assert [cell.column for cell in cells] == ["all"]

@@ -14,6 +14,8 @@ from mixseg.errors import MixsegError
 from mixseg.files import read_json, write_json
 from mixseg.types import Kind
 
+NO_TEST = 'There are no test patients: leave --test out, or name some in a split file, as "test".'
+
 
 class Member(Protocol):
     """What a split needs to know of a scan: a Case has it, and so has a prepared one."""

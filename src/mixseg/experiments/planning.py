@@ -10,7 +10,7 @@ from typing import Any
 
 from mixseg.config import WITHOUT_EFFECT, Config, make_config, to_dict
 from mixseg.data.build import digest
-from mixseg.data.split import Split
+from mixseg.data.split import NO_TEST, Split
 from mixseg.errors import MixsegError, known
 from mixseg.experiments.grid import Experiment, Recipe, Row
 from mixseg.experiments.plan import NOT_ENOUGH, Cell, Plan, PlannedRun, in_order
@@ -56,6 +56,8 @@ class Request:
 
 def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Split) -> Plan:
     """The cells and runs of ``experiment``; a cell for which there are too few patients says so and has no runs."""
+    if request.test and not split.test:
+        raise MixsegError(NO_TEST)
     preset = request.preset_for(scans.dataset)
     seeds = request.seeds or ((QUICK_SEED,) if request.quick else SEEDS)
     made: dict[str, PlannedRun] = {}

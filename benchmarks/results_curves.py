@@ -11,7 +11,8 @@ from mixseg.config import to_dict
 from mixseg.files import replacing
 from mixseg.report.figures.style import INK, line, logarithmic, mark_steps, name_axes, panels
 from mixseg.report.run_files import RunFiles
-from mixseg.report.wording import branch_name, title
+from mixseg.report.wording import title
+from mixseg.scores import branch_name
 from results_groups import changes
 
 STEP = "training step"

@@ -180,6 +180,23 @@ def table(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     return lines
 
 
+def branch_name(branch: str, branches: Sequence[str]) -> str:
+    """An output by its role; one branch alone is no teacher."""
+    two = {"top", "bottom"} <= set(branches)
+    names = {
+        "bottom": "student (bottom)",
+        "top": "teacher (top)" if two else "network (top)",
+        "ensemble": "both (ensemble)",
+        "": "prediction",
+    }
+    return names.get(branch, branch)
+
+
+def short_name(branch: str, branches: Sequence[str]) -> str:
+    """The same where room is short."""
+    return branch_name(branch, branches).split(" (")[0]
+
+
 def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:
     """``86.10 ± 4.02``; the sd is left out where there is none, and "-" is said where nothing is known."""
     mean, sd = score["mean"], score["sd"]

@@ -16,6 +16,7 @@ from mixseg.data.scan import Scan
 from mixseg.inference import Windows, predict_slabs, predict_slices
 from mixseg.losses import DIVERGENCES
 from mixseg.methods import Method
+from mixseg.scores import short_name
 from mixseg.types import IGNORE
 
 WATCHED_SLICES = 32
@@ -113,7 +114,8 @@ class Look:
             entry["dsc"] = dsc
             means = {name: float(torch.tensor(list(values.values())).nanmean()) for name, values in dsc.items()}
             entry["score"] = means[method.outputs[0]]
-            entry["told"] = "DSC on val " + " ".join(f"{name} {value:.1%}" for name, value in means.items())
+            said = (f"{short_name(name, method.outputs)} {value:.1%}" for name, value in means.items())
+            entry["told"] = f"DSC on val: {', '.join(said)}"
         if self.watched.images:
             entry["watch"] = watch = self._watch(method)
             # From the log, so that a run which was killed says what one which was not would have said.

@@ -104,8 +104,7 @@ def train(
 def _print_scores(run: RunFolder) -> None:
     """What the last checkpoint of a finished run reached: its answer, and the teacher if there is one."""
     from mixseg.cli.printing import print_table
-    from mixseg.report.wording import branch_name
-    from mixseg.scores import table
+    from mixseg.scores import branch_name, table
 
     entries = [entry for entry in (run.finished or {})["summary"] if entry["checkpoint"] == "last"]
     branches = [entry["branch"] for entry in entries]  # the answer comes first, and a teacher is called top

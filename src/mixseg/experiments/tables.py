@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from mixseg.experiments.plan import Plan
 from mixseg.experiments.results import Filled, Results, Spread
 from mixseg.experiments.tables_paper import paper_value
-from mixseg.report.wording import part_name, short_name
+from mixseg.report.wording import part_name
+from mixseg.scores import short_name
 
 CHECKPOINTS = ("last", "best")
 MEASURES = {"DSC": ("dsc", 100.0), "HD95": ("hd95_vox", 1.0)}

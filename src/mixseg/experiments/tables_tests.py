@@ -10,8 +10,7 @@ from mixseg.experiments.plan import Plan
 from mixseg.experiments.results import Filled, Results
 from mixseg.experiments.tables import Group, Table, heading, row_name
 from mixseg.experiments.tables_paper import paper_value
-from mixseg.report.wording import short_name
-from mixseg.scores import Comparison, difference_text, p_text, wilcoxon
+from mixseg.scores import Comparison, difference_text, p_text, short_name, wilcoxon
 
 READING = (
     "DSC and HD95: the mean over scans of first minus second. p: two-sided Wilcoxon signed-rank test over scans, after "

@@ -17,8 +17,8 @@ from mixseg.report.figures.scans import strips
 from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, joined, page, paragraph, table
 from mixseg.report.run_files import dsc_by_case
-from mixseg.report.wording import part_name, short_name
-from mixseg.scores import difference_text, p_text, wilcoxon
+from mixseg.report.wording import part_name
+from mixseg.scores import difference_text, p_text, short_name, wilcoxon
 
 SHOWN = 2
 """How many of the hardest scans are shown, and how many of the easiest."""

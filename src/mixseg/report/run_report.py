@@ -16,8 +16,8 @@ from mixseg.report.figures.scans import Column, strips
 from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, escaped, folded, joined, page, paragraph, preformatted
 from mixseg.report.run_files import RunFiles, Warned, dsc_by_case
-from mixseg.report.wording import circumstances, part_name, short_name, title, verdict
-from mixseg.scores import summarise
+from mixseg.report.wording import circumstances, part_name, title, verdict
+from mixseg.scores import short_name, summarise
 
 Section = tuple[str, Html]
 WARNINGS = 5

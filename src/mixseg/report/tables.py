@@ -9,8 +9,8 @@ from typing import Any
 from mixseg.config import make_config, to_dict
 from mixseg.report.page import Html, table
 from mixseg.report.run_files import RunFiles
-from mixseg.report.wording import branch_name, count
-from mixseg.scores import MEAN, mean_sd
+from mixseg.report.wording import count
+from mixseg.scores import MEAN, branch_name, mean_sd
 
 COLUMNS = {
     "DSC (%)": ("dsc", 100.0),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from mixseg.config import Config
 from mixseg.report.run_files import RunFiles
-from mixseg.scores import MEAN, summarise
+from mixseg.scores import MEAN, branch_name, summarise
 
 PARTS = {"val": "validation", "test": "test"}
 
@@ -17,23 +17,6 @@ def title(config: Config) -> str:
     setting = [f"Set-{config.set}"] if config.set is not None else []
     where = f" on {config.dataset}" if config.dataset else ""
     return ", ".join([config.method + where, *setting, f"seed {config.seed}"])
-
-
-def branch_name(branch: str, branches: Sequence[str]) -> str:
-    """An output by its role; one branch alone is no teacher."""
-    two = {"top", "bottom"} <= set(branches)
-    names = {
-        "bottom": "student (bottom)",
-        "top": "teacher (top)" if two else "network (top)",
-        "ensemble": "both (ensemble)",
-        "": "prediction",
-    }
-    return names.get(branch, branch)
-
-
-def short_name(branch: str, branches: Sequence[str]) -> str:
-    """The same for axes and pictures."""
-    return branch_name(branch, branches).split(" (")[0]
 
 
 def part_name(part: str) -> str:

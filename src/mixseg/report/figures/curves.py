@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from mixseg.report.figures.style import SOFT, legend, line, logarithmic, mark_steps, name_axes, panels, plain
 from mixseg.report.run_files import RunFiles
-from mixseg.report.wording import branch_name
+from mixseg.scores import branch_name
 
 STEP = "training step"
 FEW_CLASSES = 6

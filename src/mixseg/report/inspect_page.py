@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#56b4e9", "#e69f00", "#00c389", "#f0503c", "#cc79a7", "#f0e442", "#4477ff", "#bbbbbb")
-"""By class index, told apart by colour-blind readers too; the first, the background, shows in strokes only."""
+BACKGROUND = "#BBBBBB"
+"""Shows in strokes only."""
 
 Box = tuple[slice, slice]
 
@@ -130,8 +130,10 @@ def _padded(places: NDArray[np.intp]) -> slice:
 
 
 def _colour(index: int) -> str:
-    # Beyond the colours that there are, those of structures repeat; the background's stays its own.
-    return COLOURS[0] if index == 0 else COLOURS[1 + (index - 1) % (len(COLOURS) - 1)]
+    """Of a class, as in the pictures of runs."""
+    from mixseg.report.figures.style import STRUCTURES
+
+    return BACKGROUND if index == 0 else STRUCTURES[(index - 1) % len(STRUCTURES)]
 
 
 def _rgb(index: int) -> tuple[float, ...]:

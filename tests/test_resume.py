@@ -187,6 +187,16 @@ def test_a_finished_run_is_no_longer_finished_while_it_is_trained_longer(tmp_pat
     assert not RunFolder(tmp_path / "run").finished
 
 
+def test_a_run_that_goes_on_says_from_where(tmp_path, killed_at, capsys):
+    killed_at(15, steps=20)
+    with pytest.raises(PowerCutError):
+        train(config(), data(), tmp_path / "run", hardware=CPU)
+    assert "goes on" not in "".join(capsys.readouterr())
+    killed_at(-1, steps=20)
+    train(config(), data(), tmp_path / "run", hardware=CPU)
+    assert "run goes on after step 14 of 20." in "".join(capsys.readouterr())
+
+
 def test_fewer_steps_than_were_done_are_refused(tmp_path, killed_at):
     killed_at(15, steps=20)
     with pytest.raises(PowerCutError):

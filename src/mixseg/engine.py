@@ -128,6 +128,8 @@ class _Pause:
             trackers = make_trackers(folder, config, keep_until=state.step)
             self.log = Log(folder / "log.jsonl", keep_until=state.step, tell=[each.write for each in trackers])
         self.began, self.saved = time.monotonic(), -math.inf  # so that the first look leaves a checkpoint
+        if 0 < state.step < config.steps:
+            bar.say(f"{folder} goes on after step {state.step} of {config.steps}.")
 
     @property
     def due(self) -> bool:

@@ -9,6 +9,9 @@ from results_groups import Group, Spread
 Plain = dict[tuple[int | None, str], Group]
 """The runs of the preset ``paper`` as it is, by Set-N and method."""
 NOT_RUN = "not run"
+SETS = {"acdc": (3, 5, 10), "la": (3, 5)}
+"""Those that the train scans at hand suffice for: of 30 atria, Set-10 would take 60."""
+ROLES = {"bottom": "student", "top": "teacher"}
 
 
 def cells(group: Group | None, branch: str, theirs: dict[str, float] | None) -> list[str]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mixseg.scores import MEAN
-from results_cells import NOT_RUN, table, text
+from results_cells import NOT_RUN, ROLES, SETS, table, text
 from results_groups import Group, paper_value
 from results_variants import costs
 
 METHODS = ("lower-bound", "single", "kl", "kl-ent", "upper-bound-set")
-ROLES = {"bottom": "student", "top": "teacher"}
-SETS = {"acdc": (3, 5, 10), "la": (3, 5)}
 SCRIBBLES = "partial=drawn"
 STRUCTURES = ("RV", "Myo", "LV", MEAN)
 

@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from results_cells import NOT_RUN, Plain, cells, table, text
+from results_cells import NOT_RUN, ROLES, SETS, Plain, cells, table, text
 from results_groups import Group, Record, gather, paper_value
 from results_strong import strong_page
 from results_variants import costs, sweeps, variants
 
 TITLES = {"acdc": "ACDC, left ventricle", "la": "Left atrium"}
-SETS = {"acdc": (3, 5, 10), "la": (3, 5)}
-"""Those that the train scans at hand suffice for: of 30 atria, Set-10 would take 60."""
 DUAL = ("top", "bottom")
 METHODS: dict[str, tuple[str, ...]] = {
     "lower-bound": ("top",),
@@ -33,7 +31,6 @@ OTHERS = {
     "proposals-kl": ("top",),
 }
 """Those of its other tables, on ACDC: semi-supervised methods, and training on masks that a run proposes."""
-ROLES = {"top": "teacher", "bottom": "student"}
 BEGIN, END = "<!-- results: made by `python benchmarks/results.py tables` -->", "<!-- end of results -->"
 
 READING = """\

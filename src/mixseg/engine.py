@@ -133,7 +133,7 @@ class _Pause:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a checkpoint, if the next look is far."""
+        """Whether a checkpoint is a minute old, or training without one."""
         return time.monotonic() - max(self.began, self.saved) > SECONDS_BETWEEN_CHECKPOINTS
 
     def __call__(self, record: Record, lr: float) -> None:
@@ -148,8 +148,8 @@ class _Pause:
         _tell(self.bar, entry)
         self.phases.end("looks")
         stop = bool(entry.get("collapsed")) and self.config.on_collapse == "stop"
-        last = state.step == self.config.steps
-        if stop or last or time.monotonic() - self.saved > SECONDS_BETWEEN_CHECKPOINTS:
+        first, last = self.saved < self.began, state.step == self.config.steps
+        if stop or first or last or self.due:
             self.save()
         if stop:
             why = entry.get("warning") or "The student is still collapsed."

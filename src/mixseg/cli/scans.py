@@ -119,8 +119,9 @@ def simulate(
         from mixseg.data.split import read_split, refuse_unknown
 
         cases = _load(source, dataset, labels)
-        order = None if split is None else read_split(split, cases, dataset=dataset or "")
-        if split is not None and order is not None:
+        order = None
+        if split is not None:
+            order = read_split(split, cases, dataset=dataset or "")
             refuse_unknown(split, order, cases)
         write(cases, out, recipe, split=order)
     print(f"Written: {out}\nLook at it: mixseg inspect {out}")

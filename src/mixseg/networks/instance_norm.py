@@ -35,11 +35,10 @@ class InstanceNorm(nn.Module):
 
 def normalised(feature: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """What ``F.instance_norm`` computes, as arithmetic in float32 or better."""
-    axes, shape = _axes(feature)
+    _, shape = _axes(feature)
     values = feature.to(weight.dtype)
-    variance, mean = torch.var_mean(values, axes, correction=0, keepdim=True)
-    scale = weight.view(shape) * torch.rsqrt(variance + EPSILON)
-    return ((values - mean) * scale + bias.view(shape)).to(feature.dtype)
+    mean, inverse = _moments(values)
+    return ((values - mean) * (weight.view(shape) * inverse) + bias.view(shape)).to(feature.dtype)
 
 
 def leanly_normalised(feature: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -57,10 +56,9 @@ class _Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, feature: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # noqa: ANN401 - torch's own type
-        axes, shape = _axes(feature)
+        _, shape = _axes(feature)
         values = feature.to(weight.dtype)
-        variance, mean = torch.var_mean(values, axes, correction=0, keepdim=True)
-        inverse = torch.rsqrt(variance + EPSILON)
+        mean, inverse = _moments(values)
         ctx.save_for_backward(feature, weight, mean, inverse)
         scale = weight.view(shape) * inverse
         return (values * scale).add_(bias.view(shape) - mean * scale).to(feature.dtype)
@@ -76,6 +74,12 @@ class _Normalised(torch.autograd.Function):
         scale = (gradient * unit).sum(axes, keepdim=True)
         back = unit.mul_(-scale / count).add_(gradient).sub_(shift / count).mul_(weight.view(shape) * inverse)
         return back.to(feature.dtype), scale.sum(0).flatten(), shift.sum(0).flatten()
+
+
+def _moments(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and one over the standard deviation of each channel of each image."""
+    variance, mean = torch.var_mean(values, _axes(values)[0], correction=0, keepdim=True)
+    return mean, torch.rsqrt(variance + EPSILON)
 
 
 def _axes(feature: Tensor) -> tuple[list[int], tuple[int, ...]]:

@@ -28,6 +28,7 @@ from mixseg.hardware import Hardware, make_fabric
 from mixseg.logbook import read_log
 from mixseg.methods import METHODS, Method, Term
 from mixseg.model import build, load
+from mixseg.networks.idle_biases import drop_idle_biases
 from mixseg.run import settle_batch, train
 from mixseg.scores import read_metrics
 from mixseg.stepping import lr_factor
@@ -326,6 +327,17 @@ def test_evaluating_puts_everything_back_even_after_an_error(training):
     assert all(module.training == training for module in method.modules())
     assert torch.is_grad_enabled()
     assert torch.backends.cudnn.benchmark == tuned
+
+
+def test_weights_of_a_run_begun_without_a_gpu_answer_the_same_with_one():
+    begun, went_on = (tiny_method("kl-ent", init="default", seed=seed).double() for seed in (0, 1))
+    drop_idle_biases(went_on)  # as on a GPU
+    went_on.load_state_dict(begun.state_dict())
+    image, answers = torch.rand(2, 1, 16, 16, dtype=torch.float64), []
+    for method in (begun, went_on):
+        with evaluating(method, make_fabric(CPU, "fp64")):
+            answers.append(method.predict(image)["bottom"])
+    torch.testing.assert_close(*answers)
 
 
 def test_looking_changes_neither_the_model_nor_the_training(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from torch import nn
+from torch._functorch import config as functorch
 
 from mixseg.checkpoint import Average, State, Writer
 from mixseg.config import Config
@@ -61,8 +62,7 @@ def fit(
     model, optimizer = fabric.setup(method, state.optimizer)
     state.average = Average(method, config.average) if config.average else None
     state.resume(folder)
-    if fabric.device.type == "cuda":
-        fold_idle_biases(method)  # of a run that was begun without a GPU
+    fold_idle_biases(method)
     if lead(fabric, lambda: state.step) != state.step:
         raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
     if state.step > config.steps:
@@ -210,6 +210,9 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
         return
     # What was compiled for a run serves the next one of the process if only its seed differs; others compile anew.
     torch._dynamo.config.recompile_limit = COMPILED_RUNS
+    # Else what is compiled with a gradient of our own is traced anew in every process, cache or not.
+    with suppress(AttributeError):  # of a torch that has no such switch
+        functorch.autograd_cache_allow_custom_autograd_functions = True
     if recordable(method, fabric):
         method.compile(dynamic=False)
         return
@@ -223,6 +226,7 @@ def evaluating(method: Method, fabric: Fabric) -> Iterator[None]:
     """Evaluation mode without gradients, and without tuning or compiling for the many shapes of whole scans."""
     training, tuned = method.training, torch.backends.cudnn.benchmark
     method.eval()
+    fold_idle_biases(method)  # of the weights that it was given meanwhile
     torch.backends.cudnn.benchmark = False
     try:
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), fabric.autocast():

@@ -58,16 +58,25 @@ def test_every_convolution_before_a_batch_normalisation_is_found(name, dims):
 
 
 @pytest.mark.parametrize(("name", "dims"), NETWORKS)
-def test_folding_changes_no_answer_and_leaves_zeros(name, dims):
-    network = made(name, dims, "batch")
-    trained_on(network, dims)  # so that the running means are of something
+def test_weights_from_elsewhere_are_folded_without_a_change_of_answer(name, dims):
+    whole = made(name, dims, "batch")
+    trained_on(whole, dims)  # so that the running means are of something
     image = torch.rand(2, 1, *[16] * dims, dtype=torch.float64)
-    before = [logits.clone() for logits in network.eval()(image)]
-    assert any(layer.bias.abs().max() > 0 for layer, _, _ in _idle(network))
-    fold_idle_biases(network)
-    assert all(layer.bias.abs().max() == 0 for layer, _, _ in _idle(network))
-    for one, other in zip(before, network(image), strict=True):
+    assert any(layer.bias.abs().max() > 0 for layer, _, _ in _idle(whole))
+    less = made(name, dims, "batch")
+    drop_idle_biases(less)
+    less.load_state_dict(whole.state_dict())
+    fold_idle_biases(less)
+    assert all(layer.bias.abs().max() == 0 for layer, _, _ in _idle(less))
+    for one, other in zip(whole.eval()(image), less.eval()(image), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+def test_biases_that_are_computed_with_are_left_alone():
+    network = made("unet", 2, "batch")
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    fold_idle_biases(network)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
 
 @pytest.mark.parametrize("norm", ["group", "none"])

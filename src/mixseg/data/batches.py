@@ -40,7 +40,8 @@ class Feed:
         self.grid, self.seed, self.intensity, self.augmentation = grid, seed, intensity, augmentation
         self.device, self.rank, self.share = device, rank, slice(rank, None, world)
         self.generator = torch.Generator(device)
-        self.apply = torch.compile(apply, dynamic=False) if compiled else apply
+        # Of volumes it takes a minute to compile, for a few milliseconds of a host that waits for the GPU anyway.
+        self.apply = torch.compile(apply, dynamic=False) if compiled and len(grid) == 2 else apply
         self.spacing = common_spacing([scan for of_kind in scans.values() for scan in of_kind], axes=len(grid))
         self.streams: dict[Kind, SliceStream | PatchStream] = {}
         home = home_of([scan for of_kind in scans.values() for scan in of_kind], device)

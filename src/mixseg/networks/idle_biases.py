@@ -1,4 +1,4 @@
-"""Biases that a normalisation takes out again: kept, since the paper counts them, but trained without on a GPU.
+"""Biases that a normalisation takes out again: kept, since the paper counts them, but computed without on a GPU.
 
 Whatever such a bias is, the output is the same and its gradient is 0 but for rounding. To add it and to sum up its
 gradient takes passes over whole maps all the same.
@@ -18,12 +18,12 @@ TAKE_OUT = (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, InstanceNorm)
 
 
 class Conv2d(nn.Conv2d):
-    """Torch's own, but for ``idle``: its bias is then left out in training."""
+    """Torch's own, but for ``idle``: its bias is then 0, and left out."""
 
     idle = False
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        found: Tensor = super()._conv_forward(input, weight, None if self.idle and self.training else bias)
+        found: Tensor = super()._conv_forward(input, weight, None if self.idle else bias)
         return found
 
 
@@ -33,22 +33,27 @@ class Conv3d(nn.Conv3d):
     idle = False
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        found: Tensor = super()._conv_forward(input, weight, None if self.idle and self.training else bias)
+        found: Tensor = super()._conv_forward(input, weight, None if self.idle else bias)
         return found
 
 
 def drop_idle_biases(module: nn.Module) -> None:
-    """Train ``module`` without the biases that do nothing; what it answers stays the same."""
-    fold_idle_biases(module)
+    """Compute ``module`` without the biases that do nothing; what it answers stays the same."""
     for layer, bias, _ in _idle(module):
         bias.requires_grad_(False)
         layer.idle = True
+    fold_idle_biases(module)
 
 
 @torch.no_grad()
 def fold_idle_biases(module: nn.Module) -> None:
-    """Make the biases that do nothing 0, and the running means of their normalisations that much lower."""
-    for _, bias, normalisation in _idle(module):
+    """Make the biases that are left out 0, and the running means of their normalisations that much lower.
+
+    After weights were loaded, since those of a run that was begun without a GPU hold some.
+    """
+    for layer, bias, normalisation in _idle(module):
+        if not layer.idle:
+            continue
         mean = getattr(normalisation, "running_mean", None)
         if mean is not None:
             mean.sub_(bias)

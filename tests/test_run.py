@@ -1,6 +1,9 @@
 """``python -m mixseg.run``: training from what ``mixseg prepare`` made, an archive or a folder."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -76,3 +79,17 @@ def test_without_test_patients_there_is_nothing_to_test(made, tmp_path, capsys):
     assert not (tmp_path / "config").exists()
     main(words)
     assert RunFolder(tmp_path / "config").finished["test"] is False
+
+
+def test_a_training_goes_on_when_nobody_reads_what_it_prints(made, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG | {"steps": 40}))
+    words = [str(path), "--data", str(made / "arrays"), "--split", str(made / "scans" / "splits.json")]
+    command = [sys.executable, "-m", "mixseg.run", *words, "--out", str(tmp_path), "--device", "cpu"]
+    ours, theirs = os.pipe()
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    assert b"config: lower-bound" in os.read(ours, 200)
+    os.close(ours)
+    assert process.wait(timeout=120) == 0
+    assert RunFolder(tmp_path / "config").finished["steps"] == 40

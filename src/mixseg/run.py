@@ -40,6 +40,7 @@ from mixseg.hardware import Hardware, disband, lead, make_fabric, settle_precisi
 from mixseg.logbook import read_log
 from mixseg.methods import Method
 from mixseg.model import build
+from mixseg.output import unread
 from mixseg.phases import Phases
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress, track
@@ -255,28 +256,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--devices", default=1, type=int, help="processes that train together, one per GPU")
     parser.add_argument("--test", action="store_true", help="open the test set and score it, once")
     options = parser.parse_args(arguments)
-    try:
-        if options.devices > 1 and len(options.configs) > 1:
-            raise MixsegError("Several processes train one config together: start them for one config at a time.")
-        for path in options.configs:
-            phases = Phases()
-            config = make_config(**read_config(path))
-            prepared = _arrays(options.data, options.out, prepare_options(config))
-            # What the images were packed with holds for those that the run will predict, too.
-            config = replace(config, clip=tuples(prepared.index["options"]["clip"]))
-            for sentence in prepared.losses():
-                print(sentence, flush=True)
-            split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
-            print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
-            hardware = Hardware(options.device, devices=options.devices)
-            out = options.out / path.stem
-            proposals = propose(config, prepared, split, out, hardware=hardware)
-            data = Data.of(prepared, split, config, proposals=proposals)
-            phases.end("data")
-            train(config, data, out, hardware=hardware, test=options.test, phases=phases)
-    except MixsegError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
+    with unread():
+        try:
+            _train_all(options)
+        except MixsegError as error:
+            print(error, file=sys.stderr)
+            raise SystemExit(2) from None
+
+
+def _train_all(options: argparse.Namespace) -> None:
+    """Train each config that the command line names."""
+    if options.devices > 1 and len(options.configs) > 1:
+        raise MixsegError("Several processes train one config together: start them for one config at a time.")
+    for path in options.configs:
+        phases = Phases()
+        config = make_config(**read_config(path))
+        prepared = _arrays(options.data, options.out, prepare_options(config))
+        # What the images were packed with holds for those that the run will predict, too.
+        config = replace(config, clip=tuples(prepared.index["options"]["clip"]))
+        for sentence in prepared.losses():
+            print(sentence, flush=True)
+        split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
+        print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
+        hardware = Hardware(options.device, devices=options.devices)
+        out = options.out / path.stem
+        proposals = propose(config, prepared, split, out, hardware=hardware)
+        data = Data.of(prepared, split, config, proposals=proposals)
+        phases.end("data")
+        train(config, data, out, hardware=hardware, test=options.test, phases=phases)
 
 
 def _arrays(data: Path, out: Path, options: PrepareOptions) -> Prepared:

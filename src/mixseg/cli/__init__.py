@@ -11,8 +11,8 @@ from functools import partial
 from importlib import import_module
 from io import StringIO
 
-from mixseg.cli.output import unread
 from mixseg.errors import MixsegError, did_you_mean
+from mixseg.output import unread
 
 BAD_INPUT, INTERRUPTED = 2, 130
 

@@ -88,6 +88,10 @@ def test_it_is_said_how_many_patients_a_run_learns_from_by_what_it_sees_of_them(
     assert capsys.readouterr().out.count(said) == 1
 
 
+def test_a_run_records_the_name_of_the_folder_of_its_scans_and_no_path(made):
+    assert made[1].facts["folder"] == "scans"
+
+
 def label_maps(folder):
     return {path.name: io.read(path).array for path in sorted(folder.glob("*.nii.gz"))}
 

@@ -40,6 +40,7 @@ def start(made, out, data, **changes):
 def test_a_run_trains_from_it_and_takes_its_clip_over(made, tmp_path, data):
     run = start(made, tmp_path, data)
     assert run.finished["steps"] == 2
+    assert run.facts["folder"] == data.removesuffix(".zip"), "a name, no path"
     assert run.facts["data"] == Prepared(made / "arrays").content
     assert prepare_options(run.config).clip == (1.0, 99.0), "what will be predicted is clipped alike"
     assert start(made, tmp_path, data).finished == run.finished, "the same call again changes nothing"

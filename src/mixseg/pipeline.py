@@ -84,7 +84,7 @@ def train_folder(
     for sentence in prepared.losses():
         print(sentence)
     proposals = propose(config, prepared, split, out, hardware=hardware)
-    data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan)
+    data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan, folder=folder.resolve().name)
     print(who_trains(data, split, cases), flush=True)
     before = RunFolder(out).finished
     phases.end("data")

@@ -97,8 +97,8 @@ def train(
             facts = environment(fabric.device, data.hash) | {"precision": precision} | facts
             if data.proposals:
                 facts["proposals"] = dict(data.proposals.origin)
-            if data.plan:
-                facts["plan"] = list(data.plan)
+            said = {"plan": list(data.plan), "folder": data.folder}
+            facts |= {key: value for key, value in said.items() if value}
             folder.refuse_another(config, facts)
             done = folder.finished
             if done and (done["test"] or not test) and config == folder.config:
@@ -281,7 +281,8 @@ def _train_all(options: argparse.Namespace) -> None:
         hardware = Hardware(options.device, devices=options.devices)
         out = options.out / path.stem
         proposals = propose(config, prepared, split, out, hardware=hardware)
-        data = Data.of(prepared, split, config, proposals=proposals)
+        name = options.data.resolve().name.removesuffix(".zip")
+        data = replace(Data.of(prepared, split, config, proposals=proposals), folder=name)
         phases.end("data")
         train(config, data, out, hardware=hardware, test=options.test, phases=phases)
 

@@ -36,6 +36,7 @@ class Data:
         protocol: Who is train, val and test, for the report.
         proposals: The masks of some of the scans, if another run proposed them; kept in the run folder.
         plan: Why the training grid is what it is, a sentence each, for the run folder.
+        folder: Name of the folder or archive of the scans, not its path: what a report calls them.
     """
 
     classes: tuple[str, ...]
@@ -46,6 +47,7 @@ class Data:
     protocol: Mapping[str, Any] = field(default_factory=dict)
     proposals: Proposals | None = None
     plan: Sequence[str] = ()
+    folder: str = ""
 
     @property
     def channels(self) -> int:

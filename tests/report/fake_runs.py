@@ -108,6 +108,7 @@ def write_run(
         "threads": 2,
         "commit": "0123456789ab",
         "command": "mixseg train DATA --method kl-ent",
+        "folder": "Dataset001_Heart",
         "data": "5f2c" * 8,
         "classes": list(classes),
         "protocol": {

@@ -48,6 +48,16 @@ def test_every_mean_and_sd_of_metrics_csv_is_in_the_page(collapsed):
             assert f">{factor * score['mean']:.2f} ± {factor * score['sd']:.2f}<" in page
 
 
+def test_the_title_names_the_folder_that_was_trained_on_and_the_layout_is_a_detail(collapsed, tmp_path):
+    folder, page = collapsed
+    assert "<title>kl-ent on Dataset001_Heart, Set-3, seed 0</title>" in page
+    assert f"Dataset001_Heart, layout phantom, hash {'5f2c' * 8}" in text_of(page)
+    shutil.copytree(folder, tmp_path / "earlier")
+    facts = RunFiles.read(folder).facts
+    write_json(tmp_path / "earlier" / "environment.json", {key: facts[key] for key in facts if key != "folder"})
+    assert "kl-ent on phantom, Set-3, seed 0" in write_report(tmp_path / "earlier").read_text(encoding="utf-8")
+
+
 def test_the_first_sentence_is_about_the_test_set_once_it_is_open(collapsed):
     folder, page = collapsed
     rows = [row for row in read_metrics(folder / "metrics.csv") if (row.part, row.checkpoint) == ("test", "last")]

@@ -27,7 +27,7 @@ WARNINGS = 5
 def write_report(run: Path, out: Path | None = None) -> Path:
     """Write the page about a run, from the files of its folder, to ``out`` or its ``report.html``; return the path."""
     found, out = RunFiles.read(run), out or run / "report.html"
-    content = page(title(found.config), sections(found), lead=_lead(found), foot=_foot(found))
+    content = page(title(found), sections(found), lead=_lead(found), foot=_foot(found))
     with replacing(out) as temporary:
         temporary.write_text(content, encoding="utf-8")
     return out

@@ -111,7 +111,7 @@ def protocol(run: RunFiles) -> Html:
         ("test set", _opened(run)),
         ("checkpoints", _checkpoints(run)),
         ("seed", _seed(run)),
-        ("data", run.facts.get("data") or "not recorded"),
+        ("data", _data(run)),
     ]
     return table(lines, ("", "who and how"))
 
@@ -139,6 +139,12 @@ def _checkpoints(run: RunFiles) -> str:
         f"looked at every {count(run.config.looks, 'step')}: step {run.best.step}, {100 * run.best.score:.2f} %. "
         "Its validation scores are a little too good, because it was chosen on them."
     )
+
+
+def _data(run: RunFiles) -> str:
+    layout = run.config.dataset and f"layout {run.config.dataset}"
+    content = f"hash {run.facts['data']}" if run.facts.get("data") else ""
+    return ", ".join(filter(None, (run.facts.get("folder"), layout, content))) or "not recorded"
 
 
 def _seed(run: RunFiles) -> str:

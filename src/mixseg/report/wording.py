@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mixseg.config import Config
 from mixseg.report.run_files import RunFiles
 from mixseg.scores import MEAN, branch_name, summarise
 
 PARTS = {"val": "validation", "test": "test"}
 
 
-def title(config: Config) -> str:
+def title(run: RunFiles) -> str:
     """What a run is: method, data and seed."""
+    config = run.config
     setting = [f"Set-{config.set}"] if config.set is not None else []
-    where = f" on {config.dataset}" if config.dataset else ""
+    data = run.facts.get("folder") or config.dataset  # earlier runs recorded the layout alone
+    where = f" on {data}" if data else ""
     return ", ".join([config.method + where, *setting, f"seed {config.seed}"])
 
 

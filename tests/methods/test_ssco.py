@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from discs import batch, part, tiny_method
-from mixseg.errors import MixsegError
 from mixseg.losses import entropy
 from mixseg.methods import MethodOptions
 from mixseg.methods.ssco import SSCO, decay, disagreement, gamma, paces, turn
 from mixseg.networks import make_network
+from mixseg.types import Batch, Part
 
 
 def two_class(*foreground):
@@ -110,13 +110,22 @@ def test_each_image_is_turned_by_its_own_quarters_and_back(dims):
     torch.testing.assert_close(turn(turned, -turns), images, rtol=0, atol=0)
 
 
-def test_images_that_cannot_be_turned_are_refused_with_the_remedy():
-    with pytest.raises(MixsegError, match="equal sides"):
-        turn(torch.zeros(1, 1, 16, 24), torch.zeros(1, dtype=torch.long))
+@pytest.mark.parametrize("size", [(16, 24), (24, 16, 8)])
+def test_images_of_unequal_sides_are_flipped_or_turned_by_half_and_back(size):
+    images, turns = torch.randn(5, 2, *size), torch.tensor([0, 1, 2, 3, 1])
+    turned = turn(images, turns)
+    moved = [np.asarray, np.flipud, np.fliplr, lambda image: np.rot90(image, 2)]
+    for image, before, way in zip(turned, images, turns.tolist(), strict=True):
+        for channel, was in zip(image, before, strict=True):
+            np.testing.assert_array_equal(channel, moved[way](was.numpy()))
+    assert turned.stride() == images.stride()
+    torch.testing.assert_close(turn(turned, -turns), images, rtol=0, atol=0)
 
 
-def test_the_consistency_compares_each_student_with_its_own_teacher_in_one_frame():
-    method, seen = tiny_method("ssco", norm="none", dropout=0.0), batch(0, 2, 1)
+@pytest.mark.parametrize("width", [32, 24])
+def test_the_consistency_compares_each_student_with_its_own_teacher_in_one_frame(width):
+    method = tiny_method("ssco", norm="none", dropout=0.0)
+    seen = Batch(*(Part(*(tensor[..., :width] for tensor in of_kind)) for of_kind in batch(0, 2, 1)))
     with torch.no_grad():
         for parameter in method.students.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -4,7 +4,8 @@
       + self-paced(t) * mean_v [ H(sum_k pi_k p_k) - (1 - alpha(t)) / K sum_k w_k H(p_k) ]
       + consistency(t) * mean_k mean (p_k - teacher_k)^2             on all other scans, their labels unread
 
-    p_k: student k on images turned by multiples of 90 degrees, its answer turned back; teacher_k sees them unturned
+    p_k: student k on images turned by multiples of 90 degrees (flipped and turned by 180 where the sides differ), its
+    answer turned back; teacher_k sees them unturned
     w_k = 1 - KL_k / gamma(t), at least 1e-5;  pi_k = w_k / sum_j w_j;  neither has gradients
     KL_k = -sum_c q_c log p_k,c, exact zeros made 1e-3;  q_c = [mean_k p_k,c > 0.8]
     self-paced(t), consistency(t) = weight * ramp(t; .05, .5);  alpha(t) = 1e-5 ramp(t; .1, .6)
@@ -22,7 +23,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from mixseg.errors import MixsegError
 from mixseg.losses import entropy
 from mixseg.losses.precision import at_least_float32
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, ramp_up
@@ -138,14 +138,15 @@ def disagreement(logits: Tensor, pace: Tensor, *, alpha: Number) -> Tensor:
 
 
 def turn(images: Tensor, turns: Tensor) -> Tensor:
-    """Each of ``(B, C, *S)`` images turned by so many quarters ``(B,)`` in the plane of its first two axes."""
-    height, width = images.shape[2:4]
-    if height != width:
-        raise MixsegError(
-            f"The method ssco turns images by 90 degrees and was given {height} x {width}: "
-            "choose a size (a patch, in 3D) with equal sides along the first two axes."
-        )
-    for quarters in (1, 2):
-        still = (turns % 4 // quarters % 2 == 0).reshape(-1, *[1] * (images.ndim - 1))
-        images = torch.where(still, images, torch.rot90(images, quarters, dims=(2, 3)))  # with the strides of images
+    """Each of ``(B, C, *S)`` images turned by so many quarters ``(B,)`` in the plane of its first two axes.
+
+    Where these differ in size, 1 and 2 flip one of them each, and 3 both, which is half a turn: what keeps the size.
+    ``-turns`` turns back.
+    """
+    square = images.shape[2] == images.shape[3]
+    code = turns % 4 if square else turns.abs()  # a flip is undone by itself
+    for bit in (1, 2):
+        still = (code // bit % 2 == 0).reshape(-1, *[1] * (images.ndim - 1))
+        moved = torch.rot90(images, bit, dims=(2, 3)) if square else images.flip(1 + bit)
+        images = torch.where(still, images, moved)  # with the strides of images
     return images

@@ -1,13 +1,16 @@
 """What inspect finds in a folder: who is supervised how, what is odd, and every bad file; and the page about it."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import pytest
 
 from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_nnunet, mask, nifti, strokes
 from mixseg import inspection
+from mixseg.datasets import load
 from mixseg.inspection import inspect, sample
 from mixseg.report.inspect_page import inspection_page
 from mixseg.types import IGNORE, Case, Source
@@ -44,6 +47,22 @@ def test_each_kind_of_supervision_is_counted(tmp_path):
     assert lines["size"] == "8 x 7 x 4 voxels"
     assert lines["voxel"] == "1.5 x 1.5 x 8 mm"
     assert any("4 = unlabelled (dataset.json calls 4 ignore)" in sentence for sentence in found.meanings)
+
+
+def test_each_file_is_read_once_for_what_it_holds(tmp_path, monkeypatch):
+    folder, opened = make_nnunet(tmp_path), []
+
+    def noted(path, read=nibabel.load, **options):
+        opened.append(path)
+        return read(path, **options)
+
+    monkeypatch.setattr(nibabel, "load", noted)
+    cases = load(folder)  # which reads label maps for the meaning of their ids
+    for_ids = Counter(opened)
+    opened.clear()
+    inspect(folder)
+    of_scans = [(*case.image, *filter(None, (case.full, case.partial, case.hidden))) for case in cases]
+    assert Counter(opened) - for_ids == Counter(source.path for sources in of_scans for source in sources)
 
 
 def test_shares_are_those_of_the_labelled_voxels(tmp_path):

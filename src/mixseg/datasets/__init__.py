@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mixseg.datasets import acdc, h5, la, nnunet, png
-from mixseg.datasets.checks import check
+from mixseg.datasets.checks import check, contents
 from mixseg.datasets.dataset_json import NAME
 from mixseg.datasets.layout import Dataset, Say, entries, silent
 from mixseg.errors import MixsegError, did_you_mean
@@ -16,7 +16,7 @@ from mixseg.files import read_json
 from mixseg.labels import LabelFlags
 from mixseg.types import Case
 
-__all__ = ["DATASETS", "Dataset", "check", "load", "recognise"]
+__all__ = ["DATASETS", "Dataset", "check", "contents", "load", "recognise"]
 
 
 def _is_phantom(root: Path) -> bool:

@@ -1,42 +1,75 @@
-"""What is wrong with the files of a case: all of it, in sentences."""
+"""What the files of a case hold, and what is wrong with them: all of it, in sentences."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import NamedTuple
+
 from mixseg import io
 from mixseg.errors import MixsegError
-from mixseg.types import Case, Source
+from mixseg.types import Case, Source, Volume
+
+
+class Contents(NamedTuple):
+    """What the files of a case hold; None for what is not there or cannot be read.
+
+    Attributes:
+        problems: One sentence each, of headers and voxels; nothing if all is well.
+        image: The first channel.
+        full: Class indices, as the next one.
+        partial: Class indices or IGNORE.
+    """
+
+    problems: list[str]
+    image: Volume | None
+    full: Volume | None
+    partial: Volume | None
 
 
 def check(case: Case) -> list[str]:
     """One sentence per problem of the case's files, headers and voxels; nothing if all is well."""
+    return contents(case).problems
+
+
+def contents(case: Case) -> Contents:
+    """Every file of the case, read once."""
     problems: list[str] = []
     reference: tuple[Source, io.Geometry] | None = None
+    image = None
     for source in case.image:
-        place = _image(source, problems)
+        volume, place = _image(source, problems)
+        image = volume if source is case.image[0] else image
         if place is not None:
             reference = reference or (source, place)
             problems += _misplaced(source, place, reference)
-    for label in (case.full, case.partial, case.hidden):
-        if label is None:
-            continue
-        try:
-            place = io.Geometry.of(io.read_labels(label))
-        except MixsegError as error:
-            problems.append(str(error))
-        else:
-            problems += _misplaced(label, place, reference)
-    return problems
+    full, partial, _ = (_labels(source, problems, reference) for source in (case.full, case.partial, case.hidden))
+    return Contents(problems, image, full, partial)
 
 
-def _image(source: Source, problems: list[str]) -> io.Geometry | None:
-    """The place of an image, as far as it can be read."""
-    place = None
+def _image(source: Source, problems: list[str]) -> tuple[Volume | None, io.Geometry | None]:
+    """An image and its place, as far as they can be read."""
     try:
-        place = io.read_geometry(source)
-        io.read_image(source)
+        volume = io.read_image(source)
     except MixsegError as error:
         problems.append(str(error))
-    return place
+    else:
+        return volume, io.Geometry.of(volume)
+    with suppress(MixsegError):  # the header may be good where the voxels are not
+        return None, io.read_geometry(source)
+    return None, None
+
+
+def _labels(source: Source | None, problems: list[str], reference: tuple[Source, io.Geometry] | None) -> Volume | None:
+    """A label map, if there is one that can be read."""
+    if source is None:
+        return None
+    try:
+        volume = io.read_labels(source)
+    except MixsegError as error:
+        problems.append(str(error))
+        return None
+    problems += _misplaced(source, io.Geometry.of(volume), reference)
+    return volume
 
 
 def _misplaced(source: Source, place: io.Geometry, reference: tuple[Source, io.Geometry] | None) -> list[str]:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg import io
-from mixseg.datasets import check
-from mixseg.types import IGNORE, Case, Source, Volume
+from mixseg.datasets import contents
+from mixseg.types import IGNORE, Case, Volume
 
 Labels = NDArray[np.uint8]
 
@@ -92,11 +92,10 @@ class Look:
 
 def look(case: Case, *, preview: bool = False) -> Look:
     """Read every file of ``case``."""
-    problems = check(case)
-    if problems:
+    problems, image, *maps = contents(case)
+    if problems or image is None:
         return Look(case, tuple(problems))
-    image = io.read(case.image[0])
-    full, partial = (_labels(source) for source in (case.full, case.partial))
+    full, partial = (None if of is None else of.array.astype(np.uint8, copy=False) for of in maps)
     contradicting = 0
     if full is not None and partial is not None:
         contradicting = int(((partial != IGNORE) & (full != IGNORE) & (partial != full)).sum())
@@ -110,10 +109,6 @@ def look(case: Case, *, preview: bool = False) -> Look:
         flat=bool((image.array == image.array.flat[0]).all()),
         preview=_preview(image, full, partial) if preview else None,
     )
-
-
-def _labels(source: Source | None) -> Labels | None:
-    return None if source is None else io.read_labels(source).array.astype(np.uint8, copy=False)
 
 
 def _summary(labels: Labels) -> LabelMap:

@@ -40,7 +40,7 @@ def _dsc(axes: Axes, run: RunFiles) -> None:
         values = [100 * sum(look["dsc"][branch].values()) / len(look["dsc"][branch]) for look in looks]
         axes.plot([look["step"] for look in looks], values, **line(number), label=branch_name(branch, run.branches))
     axes.set_ylim(0, 100)
-    named = ", ".join((title(run.config), *changes(to_dict(run.config))))
+    named = ", ".join((title(run), *changes(to_dict(run.config))))
     name_axes(axes, named, STEP, "validation DSC (%)")
     _legend(axes)
 
@@ -50,8 +50,8 @@ def _terms(axes: Axes, run: RunFiles) -> None:
     values = []
     for number, name in enumerate(names):
         having = [entry for entry in run.log if name in entry["terms"]]
-        values += [entry["terms"][name] for entry in having]
         drawn = [entry["terms"][name] for entry in having]
+        values += drawn
         axes.plot([entry["step"] for entry in having], drawn, **line(number), label=name)
     logarithmic(axes, values)
     name_axes(axes, "loss terms, unweighted", STEP, "nats per voxel")

@@ -18,9 +18,8 @@ from mixseg.config import Config, to_dict
 from mixseg.data.build import digest
 from mixseg.errors import MixsegError
 from mixseg.files import read_json, replacing
-from mixseg.folder import RunFolder
-from mixseg.logbook import read_log
 from mixseg.metrics import METRICS
+from mixseg.report.run_files import RunFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "results" / "runs.jsonl"
@@ -36,15 +35,13 @@ def read_runs(path: Path = RUNS) -> list[Record]:
 
 def make_record(run: Path) -> Record:
     """The line of a finished run. It holds no path and no command: those belong to the machine that trained."""
-    folder = RunFolder(run)
-    finished = folder.finished
+    files = RunFiles.read(run)
+    facts, finished = files.facts, files.finished
     if finished is None:
         raise MixsegError(f"{run} is not finished: train it to its end first.")
-    config, facts = read_json(run / "config.json"), folder.facts
+    config = read_json(run / "config.json")
     for key in ("split", "proposals_from"):
         config[key] = Path(config.get(key, "")).name
-    looks = [entry for entry in read_log(run / "log.jsonl") if entry.get("dsc")]
-    best = max(looks, key=lambda entry: (entry["score"], -entry["step"]))["step"] if looks else None
     return {
         "id": run_id(config, facts),
         "config": config,
@@ -54,8 +51,8 @@ def make_record(run: Path) -> Record:
         "counts": {part: len(names) for part, names in facts["protocol"].items()},
         **{key: facts[key] for key in ("python", "versions", "device", "commit")},
         **{key: finished[key] for key in ("training_seconds", "seconds", "peak_gpu_gib", "test")},
-        "best_step": best,
-        "collapse_warnings": sum("Collapse" in (entry.get("warning") or "") for entry in looks),
+        "best_step": files.best and files.best.step,
+        "collapse_warnings": sum("Collapse" in warned.sentence for warned in files.warned),
         "figures": [_figure(entry) for entry in finished["summary"]],
     }
 

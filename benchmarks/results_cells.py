@@ -1,43 +1,48 @@
-"""Cells and tables of the results pages, in Markdown."""
+"""Cells of the results pages: ours, and what the paper prints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from mixseg.experiments.paper import EXPERIMENTS
+from mixseg.experiments.plan import Cell
+from mixseg.experiments.results import NOT_RUN, Spread
+from mixseg.experiments.tables import MEASURES, score_cells, teacher_first, value_text
+from mixseg.experiments.tables_paper import METRICS, paper_value
+from results_groups import Group
 
-from results_groups import Group, Spread
-
-Plain = dict[tuple[int | None, str], Group]
-"""The runs of the preset ``paper`` as it is, by Set-N and method."""
-NOT_RUN = "not run"
-SETS = {"acdc": (3, 5, 10), "la": (3, 5)}
+Plain = dict[tuple[str, str], Group]
+"""The runs of the preset ``paper`` as it is, by setting and method."""
+Theirs = dict[str, float | None]
+"""What the paper has of one output, by metric."""
+SETS = {"acdc": ("set-3", "set-5", "set-10"), "la": ("set-3", "set-5")}
 """Those that the train scans at hand suffice for: of 30 atria, Set-10 would take 60."""
 ROLES = {"bottom": "student", "top": "teacher"}
+FACTORS = dict(MEASURES.values())
 
 
-def cells(group: Group | None, branch: str, theirs: dict[str, float] | None) -> list[str]:
+def printed(dataset: str, column: str, *experiments: str) -> dict[str, dict[str, Theirs]]:
+    """The rows and outputs of which the paper prints values at one setting, in the order of its tables."""
+    found: dict[str, dict[str, Theirs]] = {}
+    for name in experiments:
+        for row in EXPERIMENTS[name].rows:
+            cell = Cell(row.label, column, row.outputs)
+            for output in teacher_first(row.outputs):
+                theirs = {metric: paper_value(dataset, name, cell, output, metric) for metric in METRICS}
+                if theirs["dsc"] is not None:
+                    found.setdefault(row.label, {})[output] = theirs
+    return found
+
+
+def cells(group: Group | None, output: str, theirs: Theirs) -> list[str]:
     """Seeds, and for each metric ours (last, best) and the paper's."""
-    cells = []
-    seeds = 0
-    for metric, key in (("dsc", "dsc"), ("hd95_vox", "hd95")):
-        reference = theirs and theirs[key]
-        for checkpoint in ("last", "best"):
-            found = group and group.figure(metric, part="test", checkpoint=checkpoint, branch=branch)
-            seeds = max(seeds, found.seeds if found else 0)
-            cells.append(text(found, reference))
-        cells.append("-" if reference is None else f"{reference:.2f}")
-    return [str(seeds), *cells]
+
+    def score(metric: str, checkpoint: str) -> Spread | None:
+        return group and group.score(metric, part="test", output=output, checkpoint=checkpoint)
+
+    last = score("dsc", "last")
+    return [str(last.seeds if last else 0), *score_cells(score, theirs, NOT_RUN)]
 
 
-def text(found: Spread | None, reference: float | None = None) -> str:
-    """``56.02 ± 1.30 (-30.92)``: the mean, the sd over seeds, and the difference from ``reference``."""
-    if found is None:
-        return NOT_RUN
-    spread = "" if found.sd is None else f" ± {found.sd:.2f}"
-    return f"{found.mean:.2f}{spread}" + ("" if reference is None else f" ({found.mean - reference:+.2f})")
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A Markdown table; the first ``left`` columns hold words, the others numbers."""
-    rule = ["---" if place < left else "--:" for place in range(len(head))]
-    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]])
+def ours(group: Group | None, metric: str, output: str, *, part: str = "test", checkpoint: str = "last") -> str:
+    """One value over seeds, with nothing held against it."""
+    found = group and group.score(metric, part=part, output=output, checkpoint=checkpoint)
+    return value_text(found, FACTORS[metric], otherwise=NOT_RUN)

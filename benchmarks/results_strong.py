@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mixseg.experiments.results import NOT_RUN
+from mixseg.experiments.tables import heading
+from mixseg.experiments.tables_markdown import grid
 from mixseg.scores import MEAN
-from results_cells import NOT_RUN, ROLES, SETS, table, text
-from results_groups import Group, paper_value
+from results_cells import FACTORS, ROLES, SETS, ours, printed
+from results_groups import Group
 from results_variants import costs
 
 METHODS = ("lower-bound", "single", "kl", "kl-ent", "upper-bound-set")
@@ -33,46 +36,44 @@ def strong_page(groups: Iterable[Group]) -> str:
     acdc = [group for group in groups if group.dataset == "acdc"]
     sections = [
         LEAD,
-        *(f"## Left ventricle, Set-{n}\n\n{recipe_table('acdc', groups, n)}" for n in SETS["acdc"]),
+        *(f"## Left ventricle, {heading('setting', n)}\n\n{recipe_table('acdc', groups, n)}" for n in SETS["acdc"]),
         f"## What each part is worth, Set-3\n\n{parts_table(acdc)}",
         f"## All three structures from hand-drawn scribbles\n\n{structures_table(acdc)}",
-        *(f"## Left atrium, Set-{n}\n\n{recipe_table('la', groups, n)}" for n in SETS["la"]),
+        *(f"## Left atrium, {heading('setting', n)}\n\n{recipe_table('la', groups, n)}" for n in SETS["la"]),
         f"## Runs\n\nThree or four at a time on one GPU, with a cold compiler.\n\n{costs(groups)}",
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def recipe_table(dataset: str, groups: Sequence[Group], n: int) -> str:
+def recipe_table(dataset: str, groups: Sequence[Group], column: str) -> str:
     """Every method with the recipe as it is; beside it what the paper has under its own protocol."""
-    ours = {group.method: group for group in groups if (group.dataset, group.n, group.changes) == (dataset, n, ())}
+    plain = {each.method: each for each in groups if (each.dataset, each.column, each.changes) == (dataset, column, ())}
+    paper = printed(dataset, column, "main")
     rows = []
     for method in METHODS:
-        group = ours.get(method)
-        for branch in ("bottom", "top") if method.startswith("kl") else ("top",):
-            theirs = paper_value(dataset, n, method, branch)
-            role = ROLES[branch] if method.startswith("kl") else branch
+        group, theirs = plain.get(method), paper[method]
+        for output in (each for each in ROLES if each in theirs):
+            role = ROLES[output] if "bottom" in theirs else output
             seeds = str(len(group.records)) if group else "0"
-            cells = [
-                _figure(group, *place, branch) for place in (("dsc", "test"), ("hd95_vox", "test"), ("dsc", "val"))
-            ]
-            paper = [f"{theirs[key]:.2f}" if theirs else "-" for key in ("dsc", "hd95")]
-            rows.append((f"`{method}`", role, seeds, *cells, *paper))
+            test = (ours(group, metric, output) for metric in FACTORS)
+            values = (f"{value:.2f}" for value in theirs[output].values())
+            rows.append((f"`{method}`", role, seeds, *test, ours(group, "dsc", output, part="val"), *values))
     head = ("method", "output", "seeds", "DSC", "HD95", "DSC val", "paper's DSC", "HD95")
-    return table(head, rows, left=2)
+    return grid(head, rows, words=2)
 
 
 def parts_table(groups: Sequence[Group]) -> str:
     """Runs that differ from the recipe in one thing, on validation; the test figure for those that have one."""
     rows = []
     for group in groups:
-        if group.n != 3 or SCRIBBLES in group.changes:
+        if group.column != "set-3" or SCRIBBLES in group.changes:
             continue
         answer = group.records[0]["figures"][0]["branch"]
-        cells = [_figure(group, metric, "val", branch) for branch in (answer, "top") for metric in ("dsc", "hd95_vox")]
+        cells = (ours(group, metric, output, part="val") for output in (answer, "top") for metric in FACTORS)
         label = ", ".join(f"`{change}`" for change in group.changes) or "the recipe"
         rows.append((f"`{group.method}`", label, str(len(group.records)), *cells))
     head = ("method", "changed", "seeds", "answer: DSC val", "HD95", "teacher: DSC val", "HD95")
-    return table(head, rows, left=2)
+    return grid(head, rows, words=2)
 
 
 def structures_table(groups: Sequence[Group]) -> str:
@@ -91,8 +92,4 @@ def structures_table(groups: Sequence[Group]) -> str:
             far = f"{found[MEAN]['hd95_vox']['mean']:.2f}" if MEAN in found else "-"
             rows.append((*asked, part, ROLES[branch], *scores, far))
     head = ("method", "patients", "steps", "part", "output", *STRUCTURES, "HD95")
-    return table(head, rows, left=5) if rows else NOT_RUN
-
-
-def _figure(group: Group | None, metric: str, part: str, branch: str) -> str:
-    return text(group and group.figure(metric, part=part, checkpoint="last", branch=branch))
+    return grid(head, rows, words=5) if rows else NOT_RUN

@@ -6,31 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from results_cells import NOT_RUN, ROLES, SETS, Plain, cells, table, text
-from results_groups import Group, Record, gather, paper_value
+from mixseg.experiments.results import NOT_RUN
+from mixseg.experiments.tables import CHECKPOINTS, heading, score_head
+from mixseg.experiments.tables_markdown import grid
+from mixseg.scores import difference_text
+from results_cells import FACTORS, ROLES, SETS, Plain, cells, ours, printed
+from results_groups import Group, Record, gather
 from results_strong import strong_page
 from results_variants import costs, sweeps, variants
 
 TITLES = {"acdc": "ACDC, left ventricle", "la": "Left atrium"}
-DUAL = ("top", "bottom")
-METHODS: dict[str, tuple[str, ...]] = {
-    "lower-bound": ("top",),
-    "single": ("top",),
-    "single-ent": ("top",),
-    "decoupled": DUAL,
-    "kl": DUAL,
-    "kl-ent": (*DUAL, "ensemble"),
-    "upper-bound-set": ("top",),
-}
-"""The methods of the paper's main table with the outputs that it prints."""
-OTHERS = {
-    "ua-mt": ("student",),
-    "glmi": ("top",),
-    "ssco": ("teachers",),
-    "proposals-lower-bound": ("top",),
-    "proposals-kl": ("top",),
-}
-"""Those of its other tables, on ACDC: semi-supervised methods, and training on masks that a run proposes."""
+TABLES = ("main", "semi-supervised", "proposals")
+"""Those of the paper whose rows are methods."""
 BEGIN, END = "<!-- results: made by `python benchmarks/results.py tables` -->", "<!-- end of results -->"
 
 READING = """\
@@ -81,34 +68,29 @@ def with_block(text: str, block: str) -> str:
 def page(dataset: str, groups: Sequence[Group]) -> str:
     """The page of one data set."""
     groups = [group for group in groups if group.dataset == dataset and group.preset == "paper"]
-    plain = {(group.n, group.method): group for group in groups if not group.changes}
-    methods = {**METHODS, **(OTHERS if dataset == "acdc" else {})}
+    plain = {(group.column, group.method): group for group in groups if not group.changes}
     sections = [
         f"# {TITLES[dataset]}: ours beside the paper's",
         "Made from [runs.jsonl](runs.jsonl) by `python benchmarks/results.py tables`. [To repeat a row](README.md).",
         READING if dataset == "acdc" else READING_LA,
-        *(f"## Set-{n}\n\n{maintable(dataset, n, methods, plain)}" for n in SETS[dataset]),
-        f"## All train patients\n\n{maintable(dataset, None, {'upper-bound': ('top',)}, plain)}",
+        *(f"## {heading('setting', each)}\n\n{maintable(dataset, each, plain)}" for each in (*SETS[dataset], "all")),
         f"## What the paper claims, at Set-3\n\n{claims(dataset, plain)}",
         CURVES.format(dataset=dataset),
         f"## Readings and variants\n\n{variants(groups, plain)}",
-        *([f"## The paper's sweeps\n\n{sweeps(dataset, groups, plain)}"] if dataset == "acdc" else []),
+        *([f"## The paper's sweeps\n\n{sweeps(dataset, groups)}"] if dataset == "acdc" else []),
         f"## Runs\n\n{costs(groups)}",
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def maintable(dataset: str, n: int | None, methods: dict[str, tuple[str, ...]], plain: Plain) -> str:
-    """Every method and output of one Set-N on the test patients."""
-    head = ("method", "output", "seeds", "DSC last", "DSC best", "paper", "HD95 last", "HD95 best", "paper")
+def maintable(dataset: str, column: str, plain: Plain) -> str:
+    """Every method and output of one setting on the test patients."""
     rows = []
-    for method, branches in methods.items():
-        for branch in branches:
-            theirs = paper_value(dataset, n, method, branch)
-            group = plain.get((n, method))
-            role = ROLES.get(branch, branch) if "bottom" in branches else branch
-            rows.append((f"`{method}`", role, *cells(group, branch, theirs)))
-    return table(head, rows, left=2)
+    for method, outputs in printed(dataset, column, *TABLES).items():
+        for output, theirs in outputs.items():
+            role = ROLES.get(output, output) if "bottom" in outputs else output
+            rows.append((f"`{method}`", role, *cells(plain.get((column, method)), output, theirs)))
+    return grid(("method", "output", "seeds", *score_head()), rows, words=2)
 
 
 def claims(dataset: str, plain: Plain) -> str:
@@ -121,55 +103,37 @@ def claims(dataset: str, plain: Plain) -> str:
         "`kl-ent` student above its own teacher": (student, teacher),
         "`kl` student above `lower-bound`": (("kl", "bottom"), ("lower-bound", "top")),
     }
+    theirs = printed(dataset, "set-3", "main")
     rows = []
-    for sentence, (first, second) in pairs.items():
-        ours = [_gap(plain, first, second, checkpoint) for checkpoint in ("last", "best")]
-        theirs = [paper_value(dataset, 3, *which) for which in (first, second)]
-        rows.append((sentence, *ours, f"{theirs[0]['dsc'] - theirs[1]['dsc']:+.2f}" if all(theirs) else "-"))
-    useless = plain.get((3, "decoupled"))
-    found = [
-        useless and useless.figure("dsc", part="test", checkpoint=checkpoint, branch="bottom")
-        for checkpoint in ("last", "best")
-    ]
-    rows.append(
-        (
-            "DSC of the student of `decoupled`, which is useless",
-            *map(text, found),
-            f"{paper_value(dataset, 3, 'decoupled', 'bottom')['dsc']:.2f}",
-        )
+    for sentence, pair in pairs.items():
+        first, second = (theirs[method][output]["dsc"] for method, output in pair)
+        gaps = (_gap(plain, pair, checkpoint) for checkpoint in CHECKPOINTS)
+        rows.append((sentence, *gaps, difference_text(first - second, 1.0)))
+    useless = (ours(plain.get(("set-3", "decoupled")), "dsc", "bottom", checkpoint=each) for each in CHECKPOINTS)
+    paper = f"{theirs['decoupled']['bottom']['dsc']:.2f}"
+    rows.append(("DSC of the student of `decoupled`, which is useless", *useless, paper))
+    return grid(("claim (DSC points, test)", *CHECKPOINTS, "paper"), rows, words=1)
+
+
+def _gap(plain: Plain, pair: Iterable[tuple[str, str]], checkpoint: str) -> str:
+    groups = ((plain.get(("set-3", method)), output) for method, output in pair)
+    first, second = (
+        group and group.score("dsc", part="test", output=output, checkpoint=checkpoint) for group, output in groups
     )
-    return table(("claim (DSC points, test)", "last", "best", "paper"), rows)
-
-
-def _gap(plain: Plain, first: tuple[str, str], second: tuple[str, str], checkpoint: str) -> str:
-    found = []
-    for method, branch in (first, second):
-        group = plain.get((3, method))
-        found.append(group and group.figure("dsc", part="test", checkpoint=checkpoint, branch=branch))
-    return f"{found[0].mean - found[1].mean:+.2f}" if found[0] and found[1] else NOT_RUN
+    return difference_text(first.mean - second.mean, FACTORS["dsc"]) if first and second else NOT_RUN
 
 
 def readme_block(groups: Iterable[Group]) -> str:
     """The README's table: ACDC at Set-3, with the default and under the paper's protocol, beside the paper's own."""
     presets: dict[str, dict[str, Group]] = {"strong": {}, "paper": {}}
     for group in groups:
-        if (group.dataset, group.n, group.changes) == ("acdc", 3, ()) and group.preset in presets:
+        if (group.dataset, group.column, group.changes) == ("acdc", "set-3", ()) and group.preset in presets:
             presets[group.preset][group.method] = group
     rows = []
-    for method, branches in METHODS.items():
-        for branch in branches:
-            ours = [
-                _last(presets[preset].get(method), metric, branch)
-                for preset in presets
-                for metric in ("dsc", "hd95_vox")
-            ]
-            theirs = paper_value("acdc", 3, method, branch)
-            paper = [f"{theirs[key]:.2f}" if theirs else "-" for key in ("dsc", "hd95")]
-            rows.append((f"`{method}`", ROLES.get(branch, branch) if "bottom" in branches else "", *ours, *paper))
+    for method, outputs in printed("acdc", "set-3", "main").items():
+        for output, theirs in outputs.items():
+            role = ROLES.get(output, output) if "bottom" in outputs else ""
+            found = (ours(of.get(method), metric, output) for of in presets.values() for metric in FACTORS)
+            rows.append((f"`{method}`", role, *found, *(f"{value:.2f}" for value in theirs.values())))
     head = ("method", "output", "**default** DSC", "HD95", "paper's protocol DSC", "HD95", "the paper DSC", "HD95")
-    return table(head, rows, left=2)
-
-
-def _last(group: Group | None, metric: str, branch: str) -> str:
-    """Of the last checkpoint on the test patients."""
-    return text(group and group.figure(metric, part="test", checkpoint="last", branch=branch))
+    return grid(head, rows, words=2)

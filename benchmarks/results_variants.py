@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import product
 
-from results_cells import Plain, cells, table, text
-from results_groups import Group, paper_values
+from mixseg.experiments.paper import EXPERIMENTS
+from mixseg.experiments.tables import CHECKPOINTS, score_head, value_text
+from mixseg.experiments.tables_markdown import grid
+from mixseg.typed_json import merged
+from results_cells import Plain, cells, printed
+from results_groups import Group, changes, usual_config
 
-ABLATIONS = {
-    "divergence": ("kl-ent", "divergence", "Divergence of the distillation term in `kl-ent`"),
-    "kl-ent-distill-weight": ("kl-ent", "weights.distill", "Weight of the distillation term in `kl-ent`"),
-    "kl-ent-weak-weight": ("kl-ent", "weights.weak", "Weight of the partial cross-entropy in `kl-ent`"),
-    "kl-distill-weight": ("kl", "weights.distill", "Weight of the distillation term in `kl`"),
-    "single-weak-weight": ("single", "weights.weak", "Weight of the partial cross-entropy in `single`"),
-    "single-entropy-weight": ("single-ent", "weights.entropy", "Weight of the entropy in `single-ent`"),
-}
-"""The paper's sweeps of one setting: experiment -> method, key, title. The preset's own value is the plain run."""
-OWN = {"divergence": "kl", "weights.distill": 50.0, "weights.weak": 0.001, "weights.entropy": 1.0}
+SWEEPS = (
+    "divergence",
+    "kl-ent-distill-weight",
+    "kl-ent-weak-weight",
+    "kl-distill-weight",
+    "single-weak-weight",
+    "single-entropy-weight",
+)
+"""The paper's sweeps of one setting. The preset's own value is the plain run."""
 
 
 def variants(groups: Iterable[Group], plain: Plain) -> str:
     """Runs that differ from the preset, judged on the validation patients alone."""
-    changed = [group for group in groups if group.changes and group.preset == "paper"]
+    changed = [group for group in groups if group.changes]
     lead = (
         "The choice between readings is made on the validation patients: no test figure is shown here. DSC (%) of the\n"
         "method's answer and of its teacher, and in brackets the difference from the preset `paper`."
@@ -30,56 +34,36 @@ def variants(groups: Iterable[Group], plain: Plain) -> str:
         return f"{lead}\n\nNone has been run yet."
     rows = []
     for group in changed:
-        usual = plain.get((group.n, group.method))
+        usual = plain.get((group.column, group.method))
         answer = group.records[0]["figures"][0]["branch"]
         label = ", ".join(group.changes)
-        where = f"Set-{group.n}" if group.n else "all"
-        row = [f"`{label}`", where, f"`{group.method}`", str(len(group.records))]
-        for branch, checkpoint in ((answer, "last"), (answer, "best"), ("top", "last"), ("top", "best")):
-            place = {"part": "val", "checkpoint": checkpoint, "branch": branch}
-            found, reference = (each and each.figure("dsc", **place) for each in (group, usual))
-            row.append("-" if found is None else text(found, reference.mean if reference else None))
+        row = [f"`{label}`", group.where, f"`{group.method}`", str(len(group.records))]
+        for output, checkpoint in product((answer, "top"), CHECKPOINTS):
+            place = {"part": "val", "checkpoint": checkpoint, "output": output}
+            found, reference = (each and each.score("dsc", **place) for each in (group, usual))
+            row.append(value_text(found, 100.0, reference and 100.0 * reference.mean, otherwise="-"))
         row.append(str(sum(record["collapse_warnings"] > 0 for record in group.records)))
         rows.append(row)
     head = ("changed", "set", "method", "seeds", "answer last", "answer best", "teacher last", "teacher best", "warned")
     tail = "*warned*: runs in which the collapse guard spoke."
-    return f"{lead}\n\n{table(head, rows, left=3)}\n\n{tail}"
+    return f"{lead}\n\n{grid(head, rows, words=3)}\n\n{tail}"
 
 
-def sweeps(dataset: str, groups: Iterable[Group], plain: Plain) -> str:
+def sweeps(dataset: str, groups: Iterable[Group]) -> str:
     """One setting over the paper's values, student (or network) on the test patients at Set-3."""
-    groups = list(groups)
+    found = {(group.method, group.changes): group for group in groups if group.column == "set-3"}
     parts = []
-    for experiment, (method, key, title) in ABLATIONS.items():
+    for name in SWEEPS:
+        experiment, paper = EXPERIMENTS[name], printed(dataset, "set-3", name)
         rows = []
-        for value, theirs in paper_values()[f"{dataset}-{experiment}"]["set-3"].items():
-            group = _at(groups, plain, method, key, value)
-            branch = "top" if method.startswith("single") else "bottom"
-            rows.append((value, *cells(group, branch, theirs)))
-        head = ("value", "seeds", "DSC last", "DSC best", "paper", "HD95 last", "HD95 best", "paper")
-        parts.append(f"**{title}**, Set-3\n\n{table(head, rows)}")
+        for row in (row for row in experiment.rows if row.label in paper):
+            told = merged(usual_config("paper", row.recipe.method, dataset, 3), row.recipe.changes)
+            ((output, theirs),) = paper[row.label].items()
+            rows.append((row.label, *cells(found.get((row.recipe.method, changes(told))), output, theirs)))
+        # The method, its title's last word, as code; without the entropy single-ent is another one, single.
+        title = f"{experiment.title.rpartition(' ')[0]} `{experiment.rows[-1].recipe.method}`"
+        parts.append(f"**{title}**, Set-3\n\n{grid(('value', 'seeds', *score_head()), rows, words=1)}")
     return "\n\n".join(parts)
-
-
-def _at(groups: Sequence[Group], plain: Plain, method: str, key: str, value: str) -> Group | None:
-    """The runs of ``method`` in which nothing but ``key`` has been changed, to ``value``."""
-    if _same(value, str(OWN[key])):
-        return plain.get((3, method))
-    if key == "weights.entropy" and float(value) == 0:  # without the term it is another method
-        return plain.get((3, "single"))
-    for group in groups:
-        if (group.n, group.method, group.preset, len(group.changes)) == (3, method, "paper", 1):
-            name, text = group.changes[0].split("=")
-            if name == key and _same(value, text):
-                return group
-    return None
-
-
-def _same(first: str, second: str) -> bool:
-    try:
-        return float(first) == float(second)
-    except ValueError:
-        return first == second
 
 
 def costs(groups: Iterable[Group]) -> str:
@@ -93,7 +77,7 @@ def costs(groups: Iterable[Group]) -> str:
             rows.append(
                 (
                     f"`{record['id']}`",
-                    f"Set-{group.n}" if group.n else "all",
+                    group.where,
                     f"`{group.method}`",
                     f"`{label}`" if label else "-",
                     str(record["config"]["seed"]),
@@ -104,4 +88,4 @@ def costs(groups: Iterable[Group]) -> str:
                     record["commit"] or "not recorded",
                 )
             )
-    return table(head, rows, left=4)
+    return grid(head, rows, words=4)

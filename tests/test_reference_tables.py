@@ -11,6 +11,7 @@ import pytest
 from conftest import ROOT
 from mixseg.config import BatchSizes, Config
 from mixseg.experiments.paper import EXPERIMENTS
+from mixseg.experiments.tables_markdown import grid
 from mixseg.methods import METHODS, MethodOptions
 from mixseg.presets import PRESETS
 
@@ -55,40 +56,41 @@ def values(hint):
 def keys_table():
     hints = typing.get_type_hints(Config)
     told = meanings(Config) | meanings(MethodOptions)  # for the options of methods, Config refers to these
-    rows = ["| key | default | values | meaning |", "|---|---|---|---|"]
-    for field in dataclasses.fields(Config):
-        rows.append(f"| `{field.name}` | `{default(field)}` | {values(hints[field.name])} | {told[field.name]} |")
-    return "\n".join(rows)
+    rows = (
+        (f"`{field.name}`", f"`{default(field)}`", values(hints[field.name]), told[field.name])
+        for field in dataclasses.fields(Config)
+    )
+    return grid(("key", "default", "values", "meaning"), rows, words=4)
 
 
 def weights_table():
-    rows = ["| method | weights | images per step in 2D: full, partial, bare | sees |", "|---|---|---|---|"]
+    rows = []
     for name, row in METHODS.items():
         weights = ", ".join(f"`{term}` {weight:g}" for term, weight in row.weights.items())
-        rows.append(f"| `{name}` | {weights} | {', '.join(map(str, row.batch[2]))} | {row.sees} |")
-    return "\n".join(rows)
+        rows.append((f"`{name}`", weights, ", ".join(map(str, row.batch[2])), row.sees))
+    return grid(("method", "weights", "images per step in 2D: full, partial, bare", "sees"), rows, words=4)
 
 
 def preset_table(name):
     plane, volume = (PRESETS[name][dims] for dims in (2, 3))
     own = {field.name: default(field) for field in dataclasses.fields(Config)}
-    rows = ["| key | in 2D | in 3D | default |", "|---|---|---|---|"]
+    rows = []
     for key in own:
         if key in plane or key in volume:
             each = (f"`{json.dumps(of[key])}`" if key in of else "-" for of in (plane, volume))
-            rows.append(f"| `{key}` | {' | '.join(each)} | `{own[key]}` |")
-    return "\n".join(rows)
+            rows.append((f"`{key}`", *each, f"`{own[key]}`"))
+    return grid(("key", "in 2D", "in 3D", "default"), rows, words=4)
 
 
 def experiments_table():
-    rows = ["| name | what | rows | settings |", "|---|---|---|---|"]
+    rows = []
     for each in EXPERIMENTS.values():
         labels = ", ".join(dict.fromkeys(f"`{row.label}`" for row in each.rows)) or "measured, not trained"
         columns = ", ".join(dict.fromkeys(f"`{row.column}`" for row in each.rows if row.column))
         crossed = f"{each.varies} {labels} by {each.columns} {columns}" if columns else labels
         sets = ", ".join(f"Set-{n}" for n in each.sets) if each.rows else "-"
-        rows.append(f"| `{each.name}` | {each.title}: {each.about} | {crossed} | {sets} |")
-    return "\n".join(rows)
+        rows.append((f"`{each.name}`", f"{each.title}: {each.about}", crossed, sets))
+    return grid(("name", "what", "rows", "settings"), rows, words=4)
 
 
 TABLES = [

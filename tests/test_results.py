@@ -12,6 +12,7 @@ from conftest import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import results
+import results_cells
 import results_curves
 import results_groups
 import results_tables
@@ -134,10 +135,10 @@ def test_an_unfinished_run_is_refused(book):
 def test_seeds_make_one_group_with_mean_and_sd(book):
     book.add("a", dsc=0.5)
     (group,) = results_groups.gather(book.add("b", seed=1, dsc=0.6))
-    found = group.figure("dsc", part="test", checkpoint="last", branch="top")
+    found = group.score("dsc", part="test", output="top")
     assert found.seeds == 2
-    assert found.mean == pytest.approx(55)
-    assert found.sd == pytest.approx(50**0.5)
+    assert found.mean == pytest.approx(0.55)
+    assert found.sd == pytest.approx(0.005**0.5)
 
 
 @pytest.mark.parametrize(
@@ -230,10 +231,11 @@ def test_proposals_are_named_after_the_method_that_made_them(book):
 
 
 def test_the_papers_values_are_at_hand():
-    assert results_groups.paper_value("acdc", 3, "kl-ent", "bottom") == {"dsc": 86.94, "hd95": 8.84}
-    assert results_groups.paper_value("acdc", 3, "ua-mt", "student") == {"dsc": 70.62, "hd95": 39.06}
-    assert results_groups.paper_value("la", None, "upper-bound", "top") == {"dsc": 91.3, "hd95": 5.01}
-    assert results_groups.paper_value("acdc", 3, "kl", "ensemble") is None
+    found = results_cells.printed("acdc", "set-3", "main", "semi-supervised")
+    assert found["kl-ent"]["bottom"] == {"dsc": 86.94, "hd95_vox": 8.84}
+    assert found["ua-mt"]["student"] == {"dsc": 70.62, "hd95_vox": 39.06}
+    assert list(found["kl"]) == ["top", "bottom"]
+    assert results_cells.printed("la", "all", "main") == {"upper-bound": {"top": {"dsc": 91.3, "hd95_vox": 5.01}}}
 
 
 def test_the_committed_tables_are_those_of_the_committed_lines():
@@ -241,6 +243,7 @@ def test_the_committed_tables_are_those_of_the_committed_lines():
     for dataset in {group.dataset for group in groups}:
         page = ROOT / "docs" / "results" / f"{dataset}.md"
         assert page.read_text() == results_tables.page(dataset, groups), "run: python benchmarks/results.py tables"
+    assert (ROOT / "docs" / "results" / "strong.md").read_text() == results_tables.strong_page(groups)
     readme = (ROOT / "README.md").read_text()
     assert readme == results_tables.with_block(readme, results_tables.readme_block(groups))
     assert results_tables.BEGIN in readme

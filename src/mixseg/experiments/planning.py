@@ -69,7 +69,7 @@ def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Spl
             chains = {}
         made |= {run.name: run for chain in chains.values() for run in chain}
         names = {seed: chain[-1].name for seed, chain in chains.items()}
-        column = row.column or _setting(row.recipe.method, n)
+        column = row.column or setting(row.recipe.method, n)
         cells.append(Cell(row.label, column, row.outputs, names, row.series, row.x, missing))
     if cells and not made:
         raise MixsegError(
@@ -116,7 +116,7 @@ def _of_all(row: Row) -> bool:
     return METHODS[row.recipe.method].ignores_set
 
 
-def _setting(method: str, n: int | None) -> str:
+def setting(method: str, n: int | None) -> str:
     """Whose labels a run sees: "set-3", or in a word."""
     return "all" if METHODS[method].ignores_set else "as-labelled" if n is None else f"set-{n}"
 
@@ -149,7 +149,7 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
 def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed: int) -> str:
     """``kl-ent_set-3_distill-10_seed-0``: the method, the setting, what differs from the preset, the seed."""
     method = f"{recipe.method}-{recipe.depth}-{recipe.root.method}" if recipe.source else recipe.method
-    where = _setting(recipe.method, n)
+    where = setting(recipe.method, n)
     preset = [] if config.preset == "paper" else [config.preset]
     words = [*preset, method, where, *differences(config, usual), f"seed-{seed}"]
     name = "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", word).strip("-") for word in words)
@@ -158,9 +158,14 @@ def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed:
 
 def differences(config: Config, usual: Config) -> list[str]:
     """``distill-10`` for each setting that is not the usual one; a weight that equals the method's own is usual."""
-    now, before = _effective(config), _effective(usual)
-    told = {key: value for key, value in now.items() if value != before.get(key, 0.0)}
+    told = changed(to_dict(config), to_dict(usual))
     return [f"{key.removeprefix('weights.')}-{_text(value)}" for key, value in told.items()]
+
+
+def changed(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"weights.distill": 10.0}``: what a run does that is not usual; a weight that is not there is 0."""
+    now, before = _effective(config), _effective(usual)
+    return {key: now.get(key, 0.0) for key in {**now, **before} if now.get(key, 0.0) != before.get(key, 0.0)}
 
 
 def _unusual(config: Config, usual: Config) -> dict[str, float]:
@@ -169,9 +174,9 @@ def _unusual(config: Config, usual: Config) -> dict[str, float]:
     return {name: weight for name, weight in config.weights.items() if weight != own.get(name)}
 
 
-def _effective(config: Config) -> dict[str, Any]:
+def _effective(config: Mapping[str, Any]) -> dict[str, Any]:
     """What a run does, flat: ``{"weights.distill": 50.0, "steps": 3000, ...}``."""
-    content = {**to_dict(config), "weights": {**METHODS[config.method].weights, **config.weights}}
+    content = {**config, "weights": {**METHODS[config["method"]].weights, **config["weights"]}}
     flat: dict[str, Any] = {}
     for key, value in content.items():
         if key not in NOT_NAMED | WITHOUT_EFFECT:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,17 +85,17 @@ class Filled:
 
     def score(self, metric: str, *, part: str, output: str, checkpoint: str = "last") -> Spread | None:
         """Mean and spread over the seeds that have it, as metrics.csv counts (DSC from 0 to 1); None without any."""
-        entries = [mean_entry(run, part=part, branch=output, checkpoint=checkpoint) for run in self.runs]
-        means = [_mean(entry, metric) for entry in entries]
-        known = [mean for mean in means if math.isfinite(mean)]
-        if not known:
-            return None
-        sd = float(np.std(known, ddof=1)) if len(known) > 1 else None
-        return Spread(float(np.mean(known)), sd, len(known))
+        entries = (mean_entry(run, part=part, branch=output, checkpoint=checkpoint) for run in self.runs)
+        return spread(entry[metric]["mean"] for entry in entries if entry is not None)
 
 
-def _mean(entry: Mapping[str, Any] | None, metric: str) -> float:
-    return math.nan if entry is None or entry[metric]["mean"] is None else float(entry[metric]["mean"])
+def spread(means: Iterable[float | None]) -> Spread | None:
+    """Over the seeds whose mean is known; None without any."""
+    known = [mean for mean in means if mean is not None and math.isfinite(mean)]
+    if not known:
+        return None
+    sd = float(np.std(known, ddof=1)) if len(known) > 1 else None
+    return Spread(float(np.mean(known)), sd, len(known))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mixseg.experiments.plan import Plan
@@ -54,24 +54,41 @@ class Table:
 def score_table(results: Results) -> Table:
     """Every cell of the plan: mean ± sd over seeds of both checkpoints, in brackets the difference from the paper."""
     plan = results.plan
-    values = (_theirs(results, each, output, "dsc") for each in results.filled for output in _outputs(each))
+    values = (_theirs(results, each, output, "dsc") for each in results.filled for output in each.cell.outputs)
     held = any(value is not None for value in values)
     costs = [name for name in COSTS if any(name in each.cell.budget for each in results.filled)]
-    head = [plan.varies, "output", "seeds", *(COSTS[name] for name in costs)]
-    for measure in MEASURES:
-        head += [f"{measure} {checkpoint}" for checkpoint in CHECKPOINTS] + (["paper"] if held else [])
+    head = (plan.varies, "output", "seeds", *(COSTS[name] for name in costs), *score_head(held=held))
     groups = (
         Group(
             heading(plan.columns, column),
             tuple(
                 (*_names(each, output), *_costs(each, costs), *_scores(results, each, output, held=held))
                 for each in filled
-                for output in _outputs(each)
+                for output in teacher_first(each.cell.outputs)
             ),
         )
         for column, filled in results.columns.items()
     )
-    return Table(plan.title, tuple(head), 2, tuple(groups), _reading(results, held=held))
+    return Table(plan.title, head, 2, tuple(groups), _reading(results, held=held))
+
+
+def score_head(*, held: bool = True) -> Iterator[str]:
+    """What stands above ``score_cells``."""
+    for measure in MEASURES:
+        yield from (f"{measure} {checkpoint}" for checkpoint in CHECKPOINTS)
+        if held:
+            yield "paper"
+
+
+def score_cells(
+    score: Callable[[str, str], Spread | None], theirs: Mapping[str, float | None], otherwise: str, *, held: bool = True
+) -> Iterator[str]:
+    """Of each measure ``score(metric, checkpoint)`` against ``theirs[metric]``; ``otherwise`` without a value."""
+    for metric, factor in MEASURES.values():
+        for checkpoint in CHECKPOINTS:
+            yield value_text(score(metric, checkpoint), factor, theirs[metric], otherwise)
+        if held:
+            yield NO_PAPER if (value := theirs[metric]) is None else f"{value:.2f}"
 
 
 def heading(kind: str, column: str) -> str:
@@ -87,6 +104,12 @@ def row_name(plan: Plan, row: str) -> str:
     return f"{plan.varies} {row}" if row.replace(".", "").isdigit() else row
 
 
+def teacher_first(outputs: Iterable[str]) -> list[str]:
+    """The outputs of a row as the paper has them; the answer of a method with one output."""
+    order = ("top", "bottom", "ensemble")
+    return sorted(outputs, key=lambda name: order.index(name) if name in order else 0)
+
+
 def value_text(found: Spread | None, factor: float, reference: float | None = None, otherwise: str = "") -> str:
     """``56.02 ± 1.30 (-30.92)``: mean, sd over seeds, difference from ``reference``; ``otherwise`` without a value."""
     if found is None:
@@ -94,12 +117,6 @@ def value_text(found: Spread | None, factor: float, reference: float | None = No
     mean = factor * found.mean
     spread = "" if found.sd is None else f" ± {factor * found.sd:.2f}"
     return f"{mean:.2f}{spread}" + ("" if reference is None else f" ({mean - reference:+.2f})")
-
-
-def _outputs(filled: Filled) -> Sequence[str]:
-    """The teacher first, as in the paper; the answer of a method with one output."""
-    order = ("top", "bottom", "ensemble")
-    return sorted(filled.cell.outputs, key=lambda name: order.index(name) if name in order else 0)
 
 
 def _names(filled: Filled, output: str) -> Iterator[str]:
@@ -115,13 +132,11 @@ def _costs(filled: Filled, names: Sequence[str]) -> Iterator[str]:
 
 
 def _scores(results: Results, filled: Filled, output: str, *, held: bool) -> Iterator[str]:
-    for metric, factor in MEASURES.values():
-        theirs = _theirs(results, filled, output, metric)
-        for checkpoint in CHECKPOINTS:
-            found = filled.score(metric, part=results.part, output=output, checkpoint=checkpoint)
-            yield value_text(found, factor, theirs, otherwise=filled.why_empty or "not scored")
-        if held:
-            yield NO_PAPER if theirs is None else f"{theirs:.2f}"
+    def score(metric: str, checkpoint: str) -> Spread | None:
+        return filled.score(metric, part=results.part, output=output, checkpoint=checkpoint)
+
+    theirs = {metric: _theirs(results, filled, output, metric) for metric, _ in MEASURES.values()}
+    return score_cells(score, theirs, filled.why_empty or "not scored", held=held)
 
 
 def _seeds(filled: Filled) -> str:

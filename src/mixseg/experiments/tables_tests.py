@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mixseg.experiments.plan import Plan
 from mixseg.experiments.results import Filled, Results
-from mixseg.experiments.tables import Group, Table, heading, row_name
+from mixseg.experiments.tables import MEASURES, Group, Table, heading, row_name
 from mixseg.experiments.tables_paper import paper_value
 from mixseg.scores import Comparison, difference_text, p_text, short_name, wilcoxon
 
@@ -64,9 +64,9 @@ def _pairs(results: Results, filled: Sequence[Filled]) -> list[Pair]:
 def _lines(results: Results, pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ...]:
     names = [tuple(_name(results.plan, *of) for of in pair) for pair in pairs]
     rows = [tuple(each.rows(results.part, output) for each, output in pair) for pair in pairs]
-    found = {metric: [wilcoxon(one, other, metric) for one, other in rows] for metric in ("dsc", "hd95_vox")}
+    found = {metric: [wilcoxon(one, other, metric) for one, other in rows] for metric, _ in MEASURES.values()}
     columns = [names, [(str(each.cases),) for each in found["dsc"]]]
-    for metric, factor in (("dsc", 100.0), ("hd95_vox", 1.0)):
+    for metric, factor in MEASURES.values():
         corrected = holm([each.p for each in found[metric]])
         columns.append([_said(each, p, factor) for each, p in zip(found[metric], corrected, strict=True)])
     return tuple(tuple(text for cells in line for text in cells) for line in zip(*columns, strict=True))

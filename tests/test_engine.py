@@ -565,6 +565,6 @@ def test_best_weights_that_are_on_disk_are_not_written_again(tmp_path):
 def test_a_trained_run_is_loaded_ready_to_predict(tmp_path):
     folder = train(config(), data(), tmp_path / "run", hardware=CPU)
     for name in ("last", "best"):
-        method = load(folder, channels=1, classes=2, checkpoint=name)
+        method = load(folder, channels=1, classes=2, checkpoint=name).method
         assert not method.training
         assert not differences(dict(method.state_dict()), checkpoint(folder.path / f"{name}.pt")["method"])

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from made_runs import CLASSES, config, data
+from made_runs import CLASSES, checkpoint, config, data
 from mixseg import io, predictor
 from mixseg.cli import main
 from mixseg.errors import MixsegError
@@ -93,6 +93,21 @@ def test_a_run_without_validation_scans_predicts_with_its_last_weights(tmp_path)
     assert io.read(written).array.shape == (16, 16, 2)
     with pytest.raises(MixsegError, match=r"best\.pt does not exist"):
         predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", checkpoint="best", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("method", "branch"), [("kl-ent", "student (bottom)"), ("lower-bound", "network (top)"), ("ssco", "teachers")]
+)
+def test_it_is_said_which_output_of_which_weights_goes_where(tmp_path, capsys, method, branch):
+    run, out = tmp_path / "run", tmp_path / "out"
+    train(config(method=method, steps=6, validate_every=2), data(), run, hardware=Hardware("cpu"))
+    io.write(tmp_path / "images" / "a.nii.gz", np.random.default_rng(0).normal(size=(16, 16, 2)).astype(np.float32))
+    capsys.readouterr()
+    best = checkpoint(run / "best.pt")["step"]
+    for asked, weights in ((None, f"best checkpoint (step {best})"), ("last", "last checkpoint (step 6)")):
+        predict_folder(run, tmp_path / "images", out, checkpoint=asked, device="cpu")
+        said = f"The {branch} of the {weights} of {run} predicts; label maps go to {out}.\n"
+        assert capsys.readouterr().out == said
 
 
 @pytest.fixture(scope="module")

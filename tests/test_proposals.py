@@ -105,7 +105,7 @@ def without_full_masks(prepared, split):
 
 
 def test_proposals_are_the_argmax_of_the_students_last_answer(prepared, split, source, finished):
-    student = load(RunFolder(source), channels=1, classes=2, checkpoint="last")
+    student = load(RunFolder(source), channels=1, classes=2, checkpoint="last").method
     kept = read_proposals(finished / FILE)
     wanted = without_full_masks(prepared, split)
     assert list(kept.masks) == [case.id for case in wanted]

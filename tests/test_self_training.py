@@ -59,7 +59,7 @@ def test_each_round_learns_from_the_round_before_with_a_seed_of_its_own(made):
     assert [config.proposals_from for config in configs] == ["", "../first", "round-1"]
     assert [config.steps for config in configs] == [4, 4, 4], "the settings of the first run are taken over"
     assert RunFolder(runs[2]).facts["proposals"]["methods"] == ["lower-bound", "proposals"]
-    first_weights = [next(iter(load(RunFolder(run), channels=1, classes=2).parameters())) for run in runs]
+    first_weights = [next(iter(load(RunFolder(run), channels=1, classes=2).method.parameters())) for run in runs]
     assert not any((a == b).all() for a, b in pairwise(first_weights))
     assert all(read_proposals(run / FILE).masks for run in runs[1:]), "every round keeps its proposals"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import NamedTuple
 
 import torch
 
@@ -14,6 +15,14 @@ from mixseg.networks import Network, make_network
 
 NETWORK_KEYS = ("width", "depth", "dims", "norm", "geometry", "dropout", "init")
 """Keys of a config that a network is built with."""
+
+
+class Trained(NamedTuple):
+    """A method with the weights of a run's ``checkpoint``, "best" or "last", which was made at ``step``."""
+
+    method: Method
+    checkpoint: str
+    step: int
 
 
 def build(config: Config, *, channels: int, classes: int) -> Method:
@@ -28,9 +37,9 @@ def build(config: Config, *, channels: int, classes: int) -> Method:
     return make_method(config.method, network, config.weights, options)
 
 
-def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str | None = "last") -> Method:
-    """The trained method of a run, in evaluation mode on the CPU; None is the best checkpoint if there is one."""
+def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str | None = "last") -> Trained:
+    """The method that a run trained, in evaluation mode on the CPU; None is the best checkpoint if there is one."""
     method = build(run.config, channels=channels, classes=classes)
     chosen = checkpoint or ("best" if (run.path / "best.pt").exists() else "last")
-    load_weights(method, run.path / f"{chosen}.pt")
-    return method.eval()
+    step = load_weights(method, run.path / f"{chosen}.pt")
+    return Trained(method.eval(), chosen, step)

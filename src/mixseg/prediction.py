@@ -23,6 +23,7 @@ from mixseg.files import check_name, write_json
 from mixseg.folder import RunFolder
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress
+from mixseg.scores import branch_name
 from mixseg.training_data import bare_scan, prepare_options
 from mixseg.types import CLASSES, Case, Device, Source
 
@@ -64,6 +65,8 @@ def predict_folder(
     _refuse_overwriting(cases, out)
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, config=config)
     answer = predictor.answer
+    branch = branch_name(answer, predictor.method.outputs)
+    print(f"The {branch} of the {predictor.weights} of {run} predicts; label maps go to {out}.", flush=True)
     options = replace(prepare_options(config), target=None)
     written, bad, said = [], [], ""
     with Progress("predicting", total=len(cases)) as bar:

@@ -40,12 +40,14 @@ class Predictor:
         config: Of its run.
         fabric: Where it computes.
         classes: How many there are, the background included.
+        weights: Which they are, in words, where they were loaded from a run.
     """
 
     method: Method
     config: Config
     fabric: Fabric
     classes: int
+    weights: str = ""
 
     @staticmethod
     def of(
@@ -61,8 +63,10 @@ class Predictor:
         """
         facts = run.facts
         fabric = make_fabric(Hardware(device), run.config.precision)
-        method = load(run, channels=facts["channels"], classes=len(facts["classes"]), checkpoint=checkpoint)
-        return Predictor(method.to(fabric.device), config or run.config, fabric, len(facts["classes"]))
+        classes = len(facts["classes"])
+        method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
+        weights = f"{chosen} checkpoint (step {step})"
+        return Predictor(method.to(fabric.device), config or run.config, fabric, classes, weights)
 
     @property
     def answer(self) -> str:

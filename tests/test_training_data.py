@@ -45,7 +45,7 @@ def test_a_class_that_only_partial_labels_show_will_do(tmp_path):
     three = replace(some, classes=("background", "disc", "square"))
     run = train(config(steps=2), three, tmp_path, hardware=Hardware("cpu"))
     assert run.facts["classes"] == list(three.classes)
-    found = load(run, channels=1, classes=3).predict(torch.zeros(1, 1, 16, 16))
+    found = load(run, channels=1, classes=3).method.predict(torch.zeros(1, 1, 16, 16))
     assert {name: probs.shape[1] for name, probs in found.items()} == dict.fromkeys(found, 3)
     assert {row.label for row in read_metrics(tmp_path / "metrics.csv")} == {"disc", "square"}
 

@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,19 +91,25 @@ class RunFolder:
         """Nothing, or one sentence if the folder holds a run that differs in more than its length."""
         if not self.begun:
             return
-        before, now = to_dict(self.config), to_dict(config)
-        changed = [key for key in now if now[key] != before[key] and key not in MAY_CHANGE]
-        if changed:
-            key = changed[0]
-            raise MixsegError(
-                f"{self.path} holds a run with {key}={before[key]!r}, not {now[key]!r}: "
-                "choose another --out, or repeat the run's own settings to continue it."
-            )
+        self.refuse_changed(config)
         was = self.facts
         if any(was.get(key) != facts.get(key) for key in ("data", "classes", "protocol")):
             raise MixsegError(
                 f"{self.path} holds a run on other data ({was.get('data')}), or on another split of them: "
                 "choose another --out."
+            )
+
+    def refuse_changed(self, config: Config, *, but: Collection[str] = ()) -> None:
+        """The same, of its settings alone; those ``but`` are not compared."""
+        if not self.begun:
+            return
+        before, now = to_dict(self.config), to_dict(config)
+        changed = [key for key in now if now[key] != before[key] and key not in (*MAY_CHANGE, *but)]
+        if changed:
+            key = changed[0]
+            raise MixsegError(
+                f"{self.path} holds a run with {key}={before[key]!r}, not {now[key]!r}: "
+                "choose another --out, or repeat the run's own settings to continue it."
             )
         if config.steps < self.config.steps and self.finished:
             raise MixsegError(

@@ -44,6 +44,14 @@ class LabelFlags:
     def __bool__(self) -> bool:
         return self != LabelFlags()
 
+    def check(self, where: str) -> None:
+        """Nothing, or one sentence about flags that contradict each other."""
+        if self.foreground_only and (self.background is not None or self.unlabelled not in (None, 0)):
+            raise MixsegError(f"{where}: --foreground-only says it all: leave --unlabelled and --background out.")
+        if self.background is not None and self.unlabelled == self.background:
+            both = f"{self.unlabelled} cannot be both unlabelled and background"
+            raise MixsegError(f"{where}: {both}: change one of the flags.")
+
 
 class _Reading(NamedTuple):
     """One way to read a folder: the special ids, the grounds, and an id that also means class 1."""
@@ -168,9 +176,8 @@ def _mapping(
 def _flagged(where: str, names: Mapping[int, str], flags: LabelFlags) -> _Reading:
     """What the flags mean."""
     why = "as the flags say"
+    flags.check(where)
     if flags.foreground_only:
-        if flags.background is not None or flags.unlabelled not in (None, 0):
-            raise MixsegError(f"{where}: --foreground-only says it all: leave --unlabelled and --background out.")
         return _Reading(0, None, why)
     if flags.background is None:
         background = _background(names, flags.unlabelled)
@@ -181,8 +188,6 @@ def _flagged(where: str, names: Mapping[int, str], flags: LabelFlags) -> _Readin
             )
         return _Reading(flags.unlabelled, background, why)
     unlabelled = 0 if flags.unlabelled is None and flags.background != 0 else flags.unlabelled
-    if unlabelled == flags.background:
-        raise MixsegError(f"{where}: {unlabelled} cannot be both unlabelled and background: change one of the flags.")
     return _Reading(unlabelled, flags.background, why)
 
 

@@ -31,7 +31,7 @@ from mixseg.methods import METHODS
 from mixseg.phases import Phases
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress
-from mixseg.proposals import find_source
+from mixseg.refusals import refuse_early
 from mixseg.run import propose, train
 from mixseg.training_data import Data, prepare_options
 from mixseg.training_plan import extent_of, planned
@@ -68,13 +68,14 @@ def train_folder(
         hardware: Where to compute.
         test: Score the test scans too.
     """
-    phases = Phases()
+    phases, flags, hardware = Phases(), flags or LabelFlags(), hardware or Hardware()
     RunFolder(out).refuse_foreign()
     dataset = dataset or recognise(folder)
-    cases = load(folder, dataset, flags, print)
     settings = {"dataset": dataset, **(settings or {})}
-    config, plan = planned(map(extent_of, cases), settings, out, hardware or Hardware())
-    find_source(config, out)  # a missing one is told before the scans are prepared
+    refuse_early(settings, out, hardware)
+    flags.check(str(folder))
+    cases = load(folder, dataset, flags, print)
+    config, plan = planned(map(extent_of, cases), settings, out, hardware)
     split = find_split(folder, cases, config)
     if test and not split.test:
         raise MixsegError(NO_TEST)
@@ -92,7 +93,7 @@ def train_folder(
     if run.finished != before or not _written(run):
         scored_test = bool(run.finished and run.finished["test"])
         scans = (*data.val, *(data.open_test() if scored_test else ()))
-        write_predictions(run, scans, prepared, cases, hardware or Hardware())
+        write_predictions(run, scans, prepared, cases, hardware)
     return run
 
 

@@ -83,8 +83,7 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
     """Nothing, or one sentence on why ``source`` cannot propose masks for the scans ``wanted``."""
     theirs = source.config
     where = source.path
-    if source.finished is None:
-        raise MixsegError(f"{where} is not finished, so it cannot propose masks: repeat its training to finish it.")
+    refuse_unfinished(source)
     facts = source.facts
     classes = tuple(facts["classes"])
     if classes != prepared.classes:
@@ -104,6 +103,13 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
         )
     held_out = {case.id for case in prepared.cases if case.patient in {*split.val, *split.test}}
     _refuse_insight(source, facts["protocol"], split, set(wanted), held_out)
+
+
+def refuse_unfinished(source: RunFolder) -> None:
+    """Nothing, or one sentence if ``source`` is still to be trained."""
+    if source.finished is None:
+        where = source.path
+        raise MixsegError(f"{where} is not finished, so it cannot propose masks: repeat its training to finish it.")
 
 
 def _refuse_insight(

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +21,8 @@ from mixseg.files import explained
 from mixseg.locks import take
 
 STORE = "mlflow.db"
+NAMES = {"tensorboard": "TensorBoard", "mlflow": "MLflow"}
+"""Of the libraries that trackers need, by the key of the config."""
 
 
 class Tracker(Protocol):
@@ -27,6 +30,17 @@ class Tracker(Protocol):
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """One look."""
+
+
+def refuse_absent(config: Config) -> None:
+    """Nothing, or one sentence about a library that ``config`` asks for and that is not installed."""
+    for key in NAMES:
+        if getattr(config, key) and find_spec(key) is None:
+            raise _absent(key)
+
+
+def _absent(key: str) -> MixsegError:
+    return MixsegError(f"{NAMES[key]} is not installed: pip install 'mixseg[{key}]', or leave {key} off.")
 
 
 def make_trackers(folder: Path, config: Config, *, keep_until: int) -> list[Tracker]:
@@ -46,8 +60,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            wanted = "pip install 'mixseg[tensorboard]', or leave tensorboard off"
-            raise MixsegError(f"TensorBoard is not installed: {wanted}.") from None
+            raise _absent("tensorboard") from None
         self.board: Any = SummaryWriter(str(folder), purge_step=keep_until + 1)  # which has no types
 
     def write(self, entry: Mapping[str, Any]) -> None:
@@ -69,8 +82,7 @@ class MLflow:
             os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
             from mlflow.tracking import MlflowClient
         except ImportError:
-            wanted = "pip install 'mixseg[mlflow]', or leave mlflow off"
-            raise MixsegError(f"MLflow is not installed: {wanted}.") from None
+            raise _absent("mlflow") from None
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         where = folder.resolve()

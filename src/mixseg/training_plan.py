@@ -38,10 +38,9 @@ def planned(
     given from the run that proposes.
     """
     asked_for = "preset" in settings and hardware.device == "cpu"
-    settings, before = inherited(settings, out), RunFolder(out)
+    settings, before = taken_over(settings, out), RunFolder(out)
     if before.begun:
-        kept = to_dict(before.config)
-        return make_config(**{**{key: kept[key] for key in KEYS}, **settings}), before.facts.get("plan", [])
+        return make_config(**settings), before.facts.get("plan", [])
     scans = list(extents)
     if settings.get("preset", PLANNED) != PLANNED:
         return make_config(**{"dims": choose_dims(scans)[0], **settings}), []
@@ -50,6 +49,13 @@ def planned(
     if not asked_for and accelerator_of(hardware.device) == "cpu":
         print(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.", flush=True)
     return make_config(**{**plan.settings, **settings}), list(plan.reasons)
+
+
+def taken_over(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
+    """``settings`` with what a run in ``out`` has from the run that proposes, and from its own beginning."""
+    settings, before = inherited(settings, out), RunFolder(out)
+    kept = to_dict(before.config) if before.begun else {}
+    return {**{key: kept[key] for key in KEYS if key in kept}, **settings}
 
 
 def plan_for(extents: Sequence[Extent], settings: Mapping[str, Any], hardware: Hardware) -> Plan:

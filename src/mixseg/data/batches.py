@@ -48,10 +48,7 @@ class Feed:
         for kind in KINDS:
             if not sizes.get(kind) or not scans.get(kind):
                 continue
-            if sizes[kind] % world:
-                raise MixsegError(
-                    f"{sizes[kind]} {kind} images a step cannot be shared by {world} processes: change batch."
-                )
+            check_share(kind, sizes[kind], world)
             if len(grid) == 2:
                 self.streams[kind] = SliceStream(kind, scans[kind], sizes[kind], seed=seed, device=home)
             else:
@@ -84,6 +81,12 @@ class Feed:
         labels = (rows.full, rows.partial)
         image, (full, partial) = self.apply(image, labels, draws, self.augmentation, spacing=self.spacing)
         return Part(image, full, partial)
+
+
+def check_share(kind: Kind, rows: int, world: int) -> None:
+    """Nothing, or one sentence about rows of which not every process gets as many."""
+    if rows % world:
+        raise MixsegError(f"{rows} {kind} images a step cannot be shared by {world} processes: change batch.")
 
 
 def common_spacing(scans: Sequence[Scan], *, axes: int) -> tuple[float, ...] | None:

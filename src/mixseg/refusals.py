@@ -1,0 +1,63 @@
+"""Settings with which no scans can be trained on: told before a scan is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mixseg.config import make_config
+from mixseg.data.batches import check_share
+from mixseg.errors import MixsegError
+from mixseg.files import read_json
+from mixseg.folder import RunFolder
+from mixseg.hardware import Hardware, accelerator_of
+from mixseg.model import build
+from mixseg.proposals import FILE, find_source, refuse_unfinished
+from mixseg.tracking import refuse_absent
+from mixseg.training_data import prepare_options
+from mixseg.training_plan import PLANNED, taken_over
+
+SETTLED = ("batch", "largest")
+"""Keys that the scans have a say in: whether they differ from those of a run that has begun shows later."""
+
+
+def refuse_early(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
+    """Nothing, or one sentence about what no run in ``out`` can have, whatever the scans are.
+
+    Where the plan will choose slices or volumes, it is what suits neither.
+    """
+    accelerator_of(hardware.device)
+    settings = taken_over(settings, out)
+    spacing = settings.get("spacing")
+    likely = len(spacing) if isinstance(spacing, list | tuple) else 2
+    choices = [settings["dims"]] if "dims" in settings else sorted((2, 3), key=lambda dims: dims != likely)
+    errors = []
+    for dims in choices:
+        try:
+            _refuse({**settings, "dims": dims}, out, hardware)
+        except MixsegError as error:
+            errors.append(error)
+    if len(errors) == len(choices):
+        raise errors[0]
+
+
+def _refuse(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
+    config = make_config(**settings)
+    prepare_options(config)
+    refuse_absent(config)
+    RunFolder(out).refuse_changed(config, but=SETTLED)
+    source = find_source(config, out)
+    if source is not None and not (out / FILE).exists():  # a run that has begun has its masks
+        refuse_unfinished(source)
+    if config.split:
+        read_json(Path(config.split))
+    planned = config.preset == PLANNED
+    if not planned or "batch" in settings:
+        check_share("full", config.batch.full, hardware.devices * hardware.nodes)
+    with torch.device("meta"), torch.no_grad():  # where nothing is stored or computed
+        method = build(config, channels=1, classes=2).eval()
+        if not planned or ("size" if config.dims == 2 else "patch") in settings:
+            method.predict(torch.empty(1, 1, *config.grid))

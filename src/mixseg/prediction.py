@@ -64,10 +64,8 @@ def predict_folder(
     cases = find_images(images, channels=facts["channels"])
     _refuse_overwriting(cases, out)
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, config=config)
-    answer = predictor.answer
-    branch = branch_name(answer, predictor.method.outputs)
-    print(f"The {branch} of the {predictor.weights} of {run} predicts; label maps go to {out}.", flush=True)
-    options = replace(prepare_options(config), target=None)
+    answer, options = predictor.answer, replace(prepare_options(config), target=None)
+    print(f"{_who(predictor)} of {run} predicts; label maps go to {out}.", flush=True)
     written, bad, said = [], [], ""
     with Progress("predicting", total=len(cases)) as bar:
         for case in cases:
@@ -112,6 +110,11 @@ def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, ov
         i, j, k = (max(1, round((1 - overlap) * side)) for side in config.patch)
         config = replace(config, stride=(i, j, k))
     return config
+
+
+def _who(predictor: Predictor) -> str:
+    """Which output of which weights users get."""
+    return f"The {branch_name(predictor.answer, predictor.method.outputs)} of the {predictor.weights}"
 
 
 def _tell(bar: Progress, name: str, said: str) -> None:

@@ -16,6 +16,7 @@ from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
 from mixseg.logbook import read_log
 from mixseg.run import train
+from mixseg.simulation import Recipe, simulate_phantom
 from mixseg.types import IGNORE
 
 SCRIPT = Path(__file__).with_name("train_script.py")
@@ -93,3 +94,24 @@ def test_a_busy_folder_is_told_once_and_as_one_process_tells_it(tmp_path):
     assert [done.returncode for done in told] == [2, 2]
     assert told[1].stderr == told[0].stderr
     assert told[0].stderr.startswith(f"BusyError: Another process is writing {tmp_path}")
+
+
+def test_what_is_said_before_training_is_said_once(tmp_path):
+    simulate_phantom(tmp_path / "scans", Recipe(), kind="heart", size=16, seed=0, patients=6, val=1, test=1)
+    small = {"preset": "quick", "steps": 2, "width": 2, "depth": 2, "size": [16, 16]}
+    (tmp_path / "small.json").write_text(json.dumps(small))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def said(*words):
+        command = [sys.executable, "-m", *words, "--device", "cpu", "--devices", "2"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=100, env=environment, cwd=tmp_path, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    trained = said("mixseg", "train", "scans", "--out", "run", "--config", "small.json")
+    assert [trained.count(words) for words in ("0 = background", "Patients to train on")] == [1, 1]
+    (arrays,) = (tmp_path / ".prepared").iterdir()
+    files = ("--data", str(arrays), "--split", "scans/splits.json")
+    assert said("mixseg.run", "small.json", *files, "--out", "runs").count("small: kl-ent, 2 steps") == 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
+from lightning_fabric.utilities.rank_zero import rank_zero_only
 from torch import distributed
 
 from mixseg.errors import MixsegError
@@ -60,6 +61,14 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
     )
     fabric.launch()
     return fabric
+
+
+@contextmanager
+def said_once(hardware: Hardware) -> Iterator[None]:
+    """Inside, of processes that train together only the first prints: each of them comes this way by itself."""
+    follows = hardware.devices * hardware.nodes > 1 and rank_zero_only.rank != 0  # type: ignore[attr-defined]
+    with redirect_stdout(None) if follows else nullcontext():
+        yield
 
 
 @contextmanager

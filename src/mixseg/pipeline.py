@@ -25,7 +25,7 @@ from mixseg.datasets import load, recognise
 from mixseg.errors import MixsegError
 from mixseg.evaluation import evaluate
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware
+from mixseg.hardware import Hardware, said_once
 from mixseg.labels import LabelFlags
 from mixseg.methods import METHODS
 from mixseg.phases import Phases
@@ -74,19 +74,20 @@ def train_folder(
     settings = {"dataset": dataset, **(settings or {})}
     refuse_early(settings, out, hardware)
     flags.check(str(folder))
-    cases = load(folder, dataset, flags, print)
-    config, plan = planned(map(extent_of, cases), settings, out, hardware)
-    split = find_split(folder, cases, config)
-    if test and not split.test:
-        raise MixsegError(NO_TEST)
-    if config.set is not None and not METHODS[config.method].ignores_set:
-        set_n(split, config.set, config.ratio)  # too few scans for it are told before they are prepared, too
-    prepared = prepare_beside(out, folder, cases, config)
-    for sentence in prepared.losses():
-        print(sentence)
-    proposals = propose(config, prepared, split, out, hardware=hardware)
-    data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan, folder=folder.resolve().name)
-    print(who_trains(data, split, cases), flush=True)
+    with said_once(hardware):
+        cases = load(folder, dataset, flags, print)
+        config, plan = planned(map(extent_of, cases), settings, out, hardware)
+        split = find_split(folder, cases, config)
+        if test and not split.test:
+            raise MixsegError(NO_TEST)
+        if config.set is not None and not METHODS[config.method].ignores_set:
+            set_n(split, config.set, config.ratio)  # too few scans for it are told before they are prepared, too
+        prepared = prepare_beside(out, folder, cases, config)
+        for sentence in prepared.losses():
+            print(sentence)
+        proposals = propose(config, prepared, split, out, hardware=hardware)
+        data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan, folder=folder.resolve().name)
+        print(who_trains(data, split, cases), flush=True)
     before = RunFolder(out).finished
     phases.end("data")
     run = train(config, data, out, hardware=hardware, test=test, phases=phases)

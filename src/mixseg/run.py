@@ -36,7 +36,7 @@ from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import write_json, writing_arrays
 from mixseg.folder import RunFolder, environment
-from mixseg.hardware import Hardware, disband, lead, make_fabric, settle_precision
+from mixseg.hardware import Hardware, disband, lead, make_fabric, said_once, settle_precision
 from mixseg.logbook import read_log
 from mixseg.methods import Method
 from mixseg.model import build
@@ -270,21 +270,26 @@ def _train_all(options: argparse.Namespace) -> None:
         raise MixsegError("Several processes train one config together: start them for one config at a time.")
     for path in options.configs:
         phases = Phases()
-        config = make_config(**read_config(path))
-        prepared = _arrays(options.data, options.out, prepare_options(config))
-        # What the images were packed with holds for those that the run will predict, too.
-        config = replace(config, clip=tuples(prepared.index["options"]["clip"]))
-        for sentence in prepared.losses():
-            print(sentence, flush=True)
-        split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
-        print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
-        hardware = Hardware(options.device, devices=options.devices)
-        out = options.out / path.stem
-        proposals = propose(config, prepared, split, out, hardware=hardware)
-        name = options.data.resolve().name.removesuffix(".zip")
-        data = replace(Data.of(prepared, split, config, proposals=proposals), folder=name)
+        hardware, out = Hardware(options.device, devices=options.devices), options.out / path.stem
+        with said_once(hardware):
+            config, data = _gather(path, options, out, hardware)
         phases.end("data")
         train(config, data, out, hardware=hardware, test=options.test, phases=phases)
+
+
+def _gather(path: Path, options: argparse.Namespace, out: Path, hardware: Hardware) -> tuple[Config, Data]:
+    """The config in ``path``, and what it trains on."""
+    config = make_config(**read_config(path))
+    prepared = _arrays(options.data, options.out, prepare_options(config))
+    # What the images were packed with holds for those that the run will predict, too.
+    config = replace(config, clip=tuples(prepared.index["options"]["clip"]))
+    for sentence in prepared.losses():
+        print(sentence, flush=True)
+    split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
+    print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
+    proposals = propose(config, prepared, split, out, hardware=hardware)
+    name = options.data.resolve().name.removesuffix(".zip")
+    return config, replace(Data.of(prepared, split, config, proposals=proposals), folder=name)
 
 
 def _arrays(data: Path, out: Path, options: PrepareOptions) -> Prepared:

@@ -53,10 +53,11 @@ class Config:
         steps: Optimiser steps.
         batch: Images per step by kind.
         weights: Weights of the loss terms that differ from the method's own.
-        divergence: See MethodOptions, as for the next six.
+        divergence: See MethodOptions, as for the next seven.
         temperature: Of the softmax over softmax.
         detach: Whether the teacher is left alone by the divergence.
         confidence: "entropy" or "min-entropy".
+        weak_over: "voxels" or "images".
         entropy_on: "partial" or "all".
         passes: "separate" or "joint" batch statistics.
         ramp: Share of training over which the confidence term grows.
@@ -113,6 +114,7 @@ class Config:
     temperature: float = 1.0
     detach: bool = True
     confidence: Literal["entropy", "min-entropy"] = "entropy"
+    weak_over: Literal["voxels", "images"] = "voxels"
     entropy_on: Literal["partial", "all"] = "partial"
     passes: Literal["separate", "joint"] = "separate"
     ramp: float = 0.0

@@ -136,6 +136,21 @@ def test_each_branch_learns_from_its_own_labels():
         assert all(p.grad is None or not p.grad.any() for p in method.network.decoders[rests].parameters())
 
 
+@pytest.mark.parametrize("name", ["single", "kl-ent"])
+def test_partial_labels_can_weigh_by_their_number_in_each_image(name):
+    seen = batch(2, 3, 1)
+    terms, _, bottom = evaluated(name, seen, options=MethodOptions(weak_over="images"), weights={"weak": 0.001})
+    labels = torch.cat([part.partial for part in seen.parts]).numpy()
+    logs = np.log(plain_softmax(bottom))
+    sums = [
+        -sum(logs[image, label, *at] for at, label in np.ndenumerate(of_image) if label != IGNORE)
+        for image, of_image in enumerate(labels)
+    ]
+    assert len(sums) == 6
+    assert float(terms["weak"].weight) * terms["weak"].value.item() == pytest.approx(0.001 * np.mean(sums), rel=1e-5)
+    assert terms["weak"].value.item() == pytest.approx(plain_cross_entropy(bottom, labels), rel=1e-5)
+
+
 @pytest.mark.parametrize(("entropy_on", "first"), [("partial", 2), ("all", 0)])
 @pytest.mark.parametrize("confidence", ["entropy", "min-entropy"])
 def test_the_confidence_term_sees_the_scans_it_is_told_to(entropy_on, first, confidence):

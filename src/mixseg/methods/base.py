@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor, distributed, nn
 
-from mixseg.losses import dice_of_sums, dice_sums, labelled_mean, masked_sum_and_count
+from mixseg.losses import dice_of_sums, dice_sums, labelled_mean
 from mixseg.losses.precision import at_least_float32
 from mixseg.networks import Network
 from mixseg.types import IGNORE, Batch, Sees
@@ -59,6 +59,8 @@ class MethodOptions:
         temperature: Divides the probabilities in the softmax over softmax before the divergence.
         detach: Whether the divergence teaches the student alone (True) or moves the teacher too.
         confidence: What makes the student confident: "entropy" (Shannon) or "min-entropy" (pseudo-labels as a loss).
+        weak_over: What the partial cross-entropy is a mean over: the labelled "voxels" of a step, or its "images", each
+            with the sum over its labelled voxels.
         entropy_on: The scans that the confidence term sees: "partial" (with the bare ones) or "all".
         passes: "separate" gives each kind of supervision its own batch statistics; "joint" mixes them, and collapses.
         ramp: The share of training over which the confidence term grows to its weight; 0 is at once.
@@ -68,6 +70,7 @@ class MethodOptions:
     temperature: float = 1.0
     detach: bool = True
     confidence: Literal["entropy", "min-entropy"] = "entropy"
+    weak_over: Literal["voxels", "images"] = "voxels"
     entropy_on: Literal["partial", "all"] = "partial"
     passes: Literal["separate", "joint"] = "separate"
     ramp: float = 0.0
@@ -128,11 +131,16 @@ def mean_where(values: Tensor, mask: Tensor) -> Tensor:
     DDP averages gradients over processes; dividing by the average count makes that the gradient of the mean over all
     true voxels of the step, wherever they lie.
     """
+    return labelled_mean(values, mask, count=average_count(mask))
+
+
+def average_count(mask: Tensor) -> Tensor:
+    """How often ``mask`` is true, on average over the processes that train together."""
+    count = mask.sum()
     if not _together():
-        return labelled_mean(values, mask)
-    _, count = masked_sum_and_count(values.detach(), mask)
+        return count
     distributed.all_reduce(count)
-    return labelled_mean(values, mask, count=count / distributed.get_world_size())
+    return count / distributed.get_world_size()
 
 
 def foreground_dice(logits: Tensor, label: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """One encoder, a teacher and a student: the paper's method, its ablations and its bounds in one class.
 
     L = full * CE(top; full masks)                 on the fully labelled scans
-      + weak * CE(bottom; partial labels)          on all scans that have any
+      + weak * CE(bottom; partial labels)          on all scans that have any; a mean over voxels, or over images of sums
       + distill * D(bottom, top)                   on the fully labelled scans, softmax over softmax
       + entropy * H(bottom)                        on the partly labelled and the bare scans
       + mix * CE(bottom; mixed targets)            on the same, cut into each other (mixing.py); not in the paper
@@ -25,13 +25,14 @@ from mixseg.methods.base import (
     MethodOptions,
     Number,
     Term,
+    average_count,
     mean_of_labelled,
     ramp_up,
 )
 from mixseg.methods.mixing import mix
 from mixseg.methods.supervision import supervised, unlabelled_images
 from mixseg.methods.teacher import Teacher
-from mixseg.types import Batch
+from mixseg.types import IGNORE, Batch
 
 TOP = 0
 MIX_DECAY = 0.99
@@ -72,13 +73,17 @@ class DualBranch(Method):
             values |= supervised(top, batch.full.full, self.weights)
             if self.bottom != TOP and "distill" in self.weights:
                 values["distill"] = self._distill(student=bottom[: batch.full.rows], teacher=top).mean()
+        labels = torch.cat([part.partial for part in batch.parts])
         if "weak" in self.weights:
-            labels = torch.cat([part.partial for part in batch.parts])
             values["weak"] = mean_of_labelled(cross_entropy(bottom, labels), labels)
         unsure = bottom if self.options.entropy_on == "all" else bottom[batch.full.rows :]
         if len(unsure) and "entropy" in self.weights:
             values["entropy"] = self.unsure(unsure).mean()
-        return {name: Term(values[name], self._weight(name, progress)) for name in self.weights if name in values}
+        weights = {name: self._weight(name, progress) for name in self.weights if name in values}
+        if "weak" in weights and self.options.weak_over == "images":
+            # The value stays a mean over voxels, which logs and the guard can read whatever it weighs.
+            weights["weak"] = weights["weak"] * average_count(labels != IGNORE) / len(labels)
+        return {name: Term(values[name], weight) for name, weight in weights.items()}
 
     def predict(self, image: Tensor) -> dict[str, Tensor]:
         """Probabilities of each branch, and their mean."""

@@ -1,7 +1,7 @@
 """One encoder, a teacher and a student: the paper's method, its ablations and its bounds in one class.
 
     L = full * CE(top; full masks)                 on the fully labelled scans
-      + weak * CE(bottom; partial labels)          on all scans that have any; a mean over voxels, or over images of sums
+      + weak * CE(bottom; partial labels)          on all scans that have any
       + distill * D(bottom, top)                   on the fully labelled scans, softmax over softmax
       + entropy * H(bottom)                        on the partly labelled and the bare scans
       + mix * CE(bottom; mixed targets)            on the same, cut into each other (mixing.py); not in the paper

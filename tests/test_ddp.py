@@ -41,8 +41,10 @@ def furthest_apart(one, other):
     return max((one[name] - other[name]).abs().max().item() for name in one)
 
 
-def test_two_processes_end_with_the_weights_of_one(tmp_path):
+@pytest.mark.parametrize("weak_over", ["voxels", "images"])
+def test_two_processes_end_with_the_weights_of_one(tmp_path, weak_over):
     settings = {**EXACT, "batch": {"full": 2, "partial": 4}, "weights": {"weak": 1.0, "dice": 1.0}}
+    settings["weak_over"] = weak_over
     scans = data(uneven=True)
     counts = []
     for rank in range(2):

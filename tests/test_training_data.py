@@ -142,22 +142,3 @@ def test_a_class_number_that_does_not_exist_is_named():
     assert settle_largest((1,), data()) == (1,)
     with pytest.raises(MixsegError, match="'largest' names class 2, and there are the classes 1 to 1 "):
         settle_largest((2,), data())
-
-
-@pytest.mark.parametrize(
-    ("val", "test", "follows"),
-    [
-        (2, False, "a last look at the validation scans and the scoring come after it.\n"),
-        (0, True, "the scoring comes after it.\n"),
-        (0, False, ""),
-    ],
-)
-def test_what_the_time_left_leaves_out_is_said_once_and_not_of_a_run_that_is_finished(
-    tmp_path, capsys, val, test, follows
-):
-    said = "The time left while training is that of its steps: "
-    for expected in ((said + follows) if follows else "", ""):
-        train(config(steps=2), data(val=val), tmp_path, hardware=Hardware("cpu"), test=test)
-        out = capsys.readouterr().out
-        assert out.count("time left") == bool(expected)
-        assert expected in out

@@ -110,8 +110,7 @@ def train(
 
         method = None
         if lead(fabric, begin):
-            sentences = (terms_off(config, data), left_out(config, data), _afterwards(data, test=test))
-            told = "\n".join(filter(None, sentences))
+            told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data))))
             if told and fabric.is_global_zero:
                 print(told, flush=True)
             method = _fit(config, data, folder, fabric, phases)
@@ -120,14 +119,6 @@ def train(
             predictor = Predictor(method, config, fabric, len(data.classes))
             _finish(predictor, data, folder, phases, test=test)
     return folder
-
-
-def _afterwards(data: Data, *, test: bool) -> str:
-    """A sentence about what the time left of the training leaves out, or ""."""
-    if not data.val and not test:
-        return ""
-    follow = "a last look at the validation scans and the scoring come" if data.val else "the scoring comes"
-    return f"The time left while training is that of its steps: {follow} after it."
 
 
 def _let_go(fabric: Fabric) -> None:

@@ -48,6 +48,15 @@ def test_runs_of_one_method_are_told_apart_by_what_differs(tmp_path):
     ]
 
 
+def test_runs_on_different_folders_are_no_seeds_of_one_method(tmp_path):
+    for name in ("hearts", "livers"):
+        write_run(tmp_path / name, scans=2, classes=ATRIUM)
+        facts = read_json(tmp_path / name / "environment.json")
+        write_json(tmp_path / name / "environment.json", {**facts, "folder": name})
+    names = [each.name for each in gather([tmp_path / "hearts", tmp_path / "livers"])]
+    assert names == ['kl-ent (folder "hearts")', 'kl-ent (folder "livers")']
+
+
 def test_the_rows_hold_the_means_over_scans_and_seeds(runs):
     head, *lines = comparison_rows(runs)
     assert head[:3] == ("method", "output", "seeds")

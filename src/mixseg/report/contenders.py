@@ -56,6 +56,7 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
         settings = {key: value for key, value in to_dict(run.config).items() if key not in NOT_COMPARED}
         # Seeds learn from proposals of different runs; what tells methods apart is how those runs were trained.
         settings["proposals_from"] = " > ".join(run.facts.get("proposals", {}).get("methods", []))
+        settings["folder"] = run.facts.get("folder", "")
         groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
     if not groups:
         raise MixsegError("There is nothing to compare: name at least one run folder.")

@@ -33,6 +33,8 @@ def unread(tmp_path, monkeypatch):
     ("settings", "sentence"),
     [
         ({"method": "kl-entt"}, "Unknown method 'kl-entt': did you mean 'kl-ent'"),
+        ({"method": 5}, "Unknown method 5: choose one of"),
+        ({"preset": 5}, "Unknown preset 5: choose one of"),
         ({"weights": {"entropi": 1.0}}, "kl-ent has no term 'entropi' to weigh"),
         ({"method": "lower-bound", "weights": {"weak": 1.0}}, "lower-bound has no term 'weak' to weigh"),
         ({"lr": -1}, "'lr' in the config is -1"),
@@ -44,6 +46,7 @@ def unread(tmp_path, monkeypatch):
         ({"network": "vnet", "geometry": "authors"}, "V-Net has one geometry"),
         ({"method": "glmi", "depth": 1}, "glmi reads features at half resolution"),
         ({"dropout": 1}, r"A dropout lies in \[0, 1\)"),
+        ({"width": 10**9, "depth": 40}, "No network fits width, depth and grid"),
         ({"dims": 2, "size": [250, 250]}, r"pad \(250, 250\) to \(256, 256\)"),
         ({"dims": 3, "patch": [30, 32, 32], "preset": "quick"}, r"pad \(30, 32, 32\)"),
         ({"method": "proposals"}, "name it with --from RUN"),
@@ -95,6 +98,7 @@ def test_so_is_what_the_run_folder_or_the_run_that_proposes_is_no_good_for(unrea
         {"geometry": "authors"},  # slices alone can have it
         {"preset": "quick", "patch": [30, 32, 32]},  # of no concern to slices
         {"method": "ssco", "dims": 2, "size": [64, 96]},
+        {"dims": 2, "size": [16, 16]},  # a single voxel in the bottleneck
         {"preset": "paper", "dims": 3},
     ],
 )

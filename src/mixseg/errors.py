@@ -21,5 +21,5 @@ def known(what: str, name: str, choices: Iterable[str]) -> str:
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: the nearest choice, or all of them if none is near."""
     choices = list(choices)
-    near = difflib.get_close_matches(name.lower(), choices, n=1)
+    near = difflib.get_close_matches(str(name).lower(), choices, n=1)
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(choices)}."

@@ -114,7 +114,7 @@ def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, ov
 
 def _who(predictor: Predictor) -> str:
     """Which output of which weights users get."""
-    return f"The {branch_name(predictor.answer, predictor.method.outputs)} of the {predictor.weights}"
+    return f"The {branch_name(predictor.answer, predictor.method.outputs)} of the {predictor.origin}"
 
 
 def _tell(bar: Progress, name: str, said: str) -> None:

@@ -40,14 +40,14 @@ class Predictor:
         config: Of its run.
         fabric: Where it computes.
         classes: How many there are, the background included.
-        weights: Which they are, in words, where they were loaded from a run.
+        origin: Of its weights, in words, where they were loaded from a run.
     """
 
     method: Method
     config: Config
     fabric: Fabric
     classes: int
-    weights: str = ""
+    origin: str = ""
 
     @staticmethod
     def of(
@@ -65,8 +65,8 @@ class Predictor:
         fabric = make_fabric(Hardware(device), run.config.precision)
         classes = len(facts["classes"])
         method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
-        weights = f"{chosen} checkpoint (step {step})"
-        return Predictor(method.to(fabric.device), config or run.config, fabric, classes, weights)
+        origin = f"{chosen} checkpoint (step {step})"
+        return Predictor(method.to(fabric.device), config or run.config, fabric, classes, origin)
 
     @property
     def answer(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from statistics import fmean
 from typing import Any, Self
 
 import torch
@@ -17,14 +18,14 @@ class Record:
     def __init__(self) -> None:
         self.losses: list[Tensor] = []
         self.values: dict[str, list[Tensor]] = {}
-        self.weights: dict[str, Number] = {}
+        self.weights: dict[str, list[Number]] = {}
 
     def add(self, loss: Tensor, terms: Mapping[str, Term]) -> None:
         """One step."""
         self.losses.append(loss.detach())
         for name, term in terms.items():
             self.values.setdefault(name, []).append(term.value.detach())
-            self.weights[name] = term.weight
+            self.weights.setdefault(name, []).append(term.weight)
 
     def content(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -34,7 +35,9 @@ class Record:
     def of(cls, content: Mapping[str, Any]) -> Self:
         """What ``content`` was made from."""
         record = cls()
-        record.losses, record.values, record.weights = (content[key] for key in ("losses", "values", "weights"))
+        record.losses, record.values = content["losses"], content["values"]
+        # Earlier checkpoints hold the last weight alone.
+        record.weights = {name: kept if isinstance(kept, list) else [kept] for name, kept in content["weights"].items()}
         return record
 
     def take_means(self, mean: Callable[[Tensor], Tensor]) -> None:
@@ -48,7 +51,7 @@ class Record:
         return int(bad[0]) if len(bad) else None
 
     def entry(self) -> dict[str, Any]:
-        """Means of the loss and of each unweighted term, and the weights they had last."""
+        """Means of the loss, of each unweighted term and of its weight."""
         values = {name: float(torch.stack(values).mean()) for name, values in self.values.items()}
-        weights = {name: float(weight) for name, weight in self.weights.items()}
+        weights = {name: fmean(map(float, weights)) for name, weights in self.weights.items()}
         return {"loss": float(torch.stack(self.losses).mean()), "terms": values, "weights": weights}

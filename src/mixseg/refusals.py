@@ -57,7 +57,10 @@ def _refuse(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
     planned = config.preset == PLANNED
     if not planned or "batch" in settings:
         check_share("full", config.batch.full, hardware.devices * hardware.nodes)
-    with torch.device("meta"), torch.no_grad():  # where nothing is stored or computed
-        method = build(config, channels=1, classes=2).eval()
-        if not planned or ("size" if config.dims == 2 else "patch") in settings:
-            method.predict(torch.empty(1, 1, *config.grid))
+    try:
+        with torch.device("meta"), torch.no_grad():  # where nothing is stored or computed
+            method = build(config, channels=1, classes=2).eval()
+            if not planned or ("size" if config.dims == 2 else "patch") in settings:
+                method.predict(torch.empty(1, 1, *config.grid))
+    except (ValueError, RuntimeError) as error:
+        raise MixsegError(f"No network fits width, depth and grid ({error}): choose others.") from error

@@ -288,7 +288,8 @@ def _gather(path: Path, options: argparse.Namespace, out: Path, hardware: Hardwa
     split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
     print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
     proposals = propose(config, prepared, split, out, hardware=hardware)
-    name = options.data.resolve().name.removesuffix(".zip")
+    # An archive is named after the scans as a rule, a folder of arrays after anything.
+    name = "" if options.data.is_dir() else options.data.stem
     return config, replace(Data.of(prepared, split, config, proposals=proposals), folder=name)
 
 

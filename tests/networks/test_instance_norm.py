@@ -53,3 +53,11 @@ def test_half_precision_is_normalised_in_single_precision():
     for found in (normalised(image.bfloat16(), one, zero), leanly_normalised(image.bfloat16(), one, zero)):
         assert found.dtype == torch.bfloat16
         torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_a_single_voxel_becomes_its_shift():
+    layer = InstanceNorm(3).double()
+    with torch.no_grad():
+        layer.bias.copy_(torch.tensor([1.0, -2.0, 3.0]))
+    found = layer(torch.rand(2, 3, 1, 1, dtype=torch.float64))
+    torch.testing.assert_close(found, layer.bias.view(1, 3, 1, 1).expand(2, 3, 1, 1))

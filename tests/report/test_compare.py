@@ -48,13 +48,26 @@ def test_runs_of_one_method_are_told_apart_by_what_differs(tmp_path):
     ]
 
 
-def test_runs_on_different_folders_are_no_seeds_of_one_method(tmp_path):
-    for name in ("hearts", "livers"):
-        write_run(tmp_path / name, scans=2, classes=ATRIUM)
-        facts = read_json(tmp_path / name / "environment.json")
-        write_json(tmp_path / name / "environment.json", {**facts, "folder": name})
-    names = [each.name for each in gather([tmp_path / "hearts", tmp_path / "livers"])]
-    assert names == ['kl-ent (folder "hearts")', 'kl-ent (folder "livers")']
+def write_run_on(path, *, seed=0, **facts):
+    """A run with other facts about its data."""
+    write_run(path, seed=seed, scans=2, classes=ATRIUM)
+    write_json(path / "environment.json", read_json(path / "environment.json") | facts)
+    return path
+
+
+def test_runs_on_different_data_are_no_seeds_of_one_method(tmp_path):
+    hearts = write_run_on(tmp_path / "a", folder="scans", data="1234567890")
+    livers = write_run_on(tmp_path / "b", folder="scans", data="abcdefghij")
+    assert [each.name for each in gather([hearts, livers])] == [
+        'kl-ent (data "scans 12345678")',
+        'kl-ent (data "scans abcdefgh")',
+    ]
+
+
+def test_the_same_data_is_the_same_whatever_its_folder_is_called(tmp_path):
+    names = (("a", "scans"), ("b", "arrays"), ("c", ""))
+    runs = [write_run_on(tmp_path / run, seed=at, folder=folder) for at, (run, folder) in enumerate(names)]
+    assert [(each.name, len(each.runs)) for each in gather(runs)] == [("kl-ent", 3)]
 
 
 def test_the_rows_hold_the_means_over_scans_and_seeds(runs):

@@ -73,17 +73,15 @@ class DualBranch(Method):
             values |= supervised(top, batch.full.full, self.weights)
             if self.bottom != TOP and "distill" in self.weights:
                 values["distill"] = self._distill(student=bottom[: batch.full.rows], teacher=top).mean()
-        labels = torch.cat([part.partial for part in batch.parts])
         if "weak" in self.weights:
+            labels = torch.cat([part.partial for part in batch.parts])
             values["weak"] = mean_of_labelled(cross_entropy(bottom, labels), labels)
         unsure = bottom if self.options.entropy_on == "all" else bottom[batch.full.rows :]
         if len(unsure) and "entropy" in self.weights:
             values["entropy"] = self.unsure(unsure).mean()
-        weights = {name: self._weight(name, progress) for name in self.weights if name in values}
-        if "weak" in weights and self.options.weak_over == "images":
-            # The value stays a mean over voxels, which logs and the guard can read whatever it weighs.
-            weights["weak"] = weights["weak"] * average_count(labels != IGNORE) / len(labels)
-        return {name: Term(values[name], weight) for name, weight in weights.items()}
+        return {
+            name: Term(values[name], self._weight(name, progress, batch)) for name in self.weights if name in values
+        }
 
     def predict(self, image: Tensor) -> dict[str, Tensor]:
         """Probabilities of each branch, and their mean."""
@@ -138,7 +136,11 @@ class DualBranch(Method):
         found = supervised(logits, target, {**self.weights, "full": 1.0})
         return found["full"] + self.weights["dice"] * found["dice"] if "dice" in found else found["full"]
 
-    def _weight(self, name: str, progress: Number) -> Number:
+    def _weight(self, name: str, progress: Number, batch: Batch) -> Number:
+        if name == "weak" and self.options.weak_over == "images":
+            # The term itself stays a mean over voxels, which the guard can read whatever it weighs.
+            labels = torch.cat([part.partial for part in batch.parts])
+            return self.weights[name] * average_count(labels != IGNORE) / len(labels)
         if name == "entropy" and self.options.ramp:
             return self.weights[name] * ramp_up(progress, 0.0, self.options.ramp)
         if name == "mix":

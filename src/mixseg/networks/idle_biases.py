@@ -1,4 +1,4 @@
-"""Biases that a normalisation takes out again: kept, since the paper counts them, but computed without on a GPU.
+"""Biases that a normalisation takes out again: kept, since the paper counts them, but left out by a training on a GPU.
 
 Whatever such a bias is, the output is the same and its gradient is 0 but for rounding. To add it and to sum up its
 gradient takes passes over whole maps all the same.
@@ -18,7 +18,7 @@ TAKE_OUT = (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, InstanceNorm)
 
 
 class Conv2d(nn.Conv2d):
-    """Torch's own, but for ``idle``: its bias is then 0, and left out."""
+    """Torch's own, but for ``idle``: its bias is then left out, and has to be 0 (``fold_idle_biases``)."""
 
     idle = False
 

@@ -26,11 +26,11 @@ class InstanceNorm(nn.Module):
 
     def forward(self, feature: Tensor) -> Tensor:
         """The normalised map ``(B, C, *S)``, in its own precision."""
-        if not feature.is_cuda:
-            return F.instance_norm(feature, weight=self.weight, bias=self.bias, eps=EPSILON)
-        if torch.compiler.is_compiling():
+        if feature.is_cuda and not torch.compiler.is_compiling():
+            return leanly_normalised(feature, self.weight, self.bias)
+        if feature.is_cuda or feature.shape[2:].numel() == 1:  # of a single voxel torch's own makes an error
             return normalised(feature, self.weight, self.bias)
-        return leanly_normalised(feature, self.weight, self.bias)
+        return F.instance_norm(feature, weight=self.weight, bias=self.bias, eps=EPSILON)
 
 
 def normalised(feature: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

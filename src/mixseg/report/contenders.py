@@ -56,11 +56,14 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
         settings = {key: value for key, value in to_dict(run.config).items() if key not in NOT_COMPARED}
         # Seeds learn from proposals of different runs; what tells methods apart is how those runs were trained.
         settings["proposals_from"] = " > ".join(run.facts.get("proposals", {}).get("methods", []))
-        settings["folder"] = run.facts.get("folder", "")
+        settings["data"] = run.facts.get("data", "")
         groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
     if not groups:
         raise MixsegError("There is nothing to compare: name at least one run folder.")
-    settings_of = [json.loads(key) for key in groups]
+    settings_of = [
+        json.loads(key) | {"data": f"{group[0].facts.get('folder', '')} {group[0].facts.get('data', '')[:8]}".strip()}
+        for key, group in groups.items()
+    ]
     names = [_name(settings, settings_of) for settings in settings_of]
     return [Contender(name, tuple(group)) for name, group in zip(names, groups.values(), strict=True)]
 

@@ -21,6 +21,7 @@ import numpy as np
 from mixseg.config import make_config
 from mixseg.datasets import phantom
 from mixseg.demo import PATIENTS, SETTINGS
+from mixseg.experiments.tables_markdown import grid
 from mixseg.files import read_json, replacing, write_json
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
@@ -226,10 +227,8 @@ def section(bench, found):
     device = found.get("device", "cpu").upper()
     note = bench.note.format(train=train, steps=found["steps"], device=device, **parts)
     head, *rows = lines_of(entries)
-    rule = ("---", "---", *["--:"] * (len(head) - 2))
-    table = ["| " + " | ".join(row) + " |" for row in (head, rule, *rows)]
     said = [*above_lower_bound(entries), *below_lower_bound(entries)]
-    return [bench.title, "", f"```\n{found['command']}\n```", "", note, *table, "", *said, ""]
+    return [bench.title, "", f"```\n{found['command']}\n```", "", note, grid(head, rows, words=2), "", *said, ""]
 
 
 def main():

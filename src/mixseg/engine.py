@@ -23,7 +23,7 @@ from mixseg.hardware import lead
 from mixseg.logbook import Log
 from mixseg.methods import Method
 from mixseg.networks import Network
-from mixseg.networks.idle_biases import drop_idle_biases, fold_idle_biases
+from mixseg.networks.idle_biases import drop_idle_biases
 from mixseg.phases import Phases
 from mixseg.progress import Progress
 from mixseg.record import Record
@@ -62,7 +62,6 @@ def fit(
     model, optimizer = fabric.setup(method, state.optimizer)
     state.average = Average(method, config.average) if config.average else None
     state.resume(folder)
-    fold_idle_biases(method)
     if lead(fabric, lambda: state.step) != state.step:
         raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
     if state.step > config.steps:
@@ -226,7 +225,6 @@ def evaluating(method: Method, fabric: Fabric) -> Iterator[None]:
     """Evaluation mode without gradients, and without tuning or compiling for the many shapes of whole scans."""
     training, tuned = method.training, torch.backends.cudnn.benchmark
     method.eval()
-    fold_idle_biases(method)  # of the weights that it was given meanwhile
     torch.backends.cudnn.benchmark = False
     try:
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), fabric.autocast():

@@ -131,7 +131,7 @@ def mean_where(values: Tensor, mask: Tensor) -> Tensor:
     DDP averages gradients over processes; dividing by the average count makes that the gradient of the mean over all
     true voxels of the step, wherever they lie.
     """
-    return labelled_mean(values, mask, count=average_count(mask))
+    return labelled_mean(values, mask, count=average_count(mask) if _together() else None)
 
 
 def average_count(mask: Tensor) -> Tensor:

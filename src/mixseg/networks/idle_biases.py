@@ -43,14 +43,13 @@ def drop_idle_biases(module: nn.Module) -> None:
         bias.requires_grad_(False)
         layer.idle = True
     fold_idle_biases(module)
+    # Weights of a run that was begun without a GPU hold some.
+    module.register_load_state_dict_post_hook(_fold_loaded)  # type: ignore[no-untyped-call]
 
 
 @torch.no_grad()
 def fold_idle_biases(module: nn.Module) -> None:
-    """Make the biases that are left out 0, and the running means of their normalisations that much lower.
-
-    After weights were loaded, since those of a run that was begun without a GPU hold some.
-    """
+    """Make the biases that are left out 0, and the running means of their normalisations that much lower."""
     for layer, bias, normalisation in _idle(module):
         if not layer.idle:
             continue
@@ -58,6 +57,10 @@ def fold_idle_biases(module: nn.Module) -> None:
         if mean is not None:
             mean.sub_(bias)
         bias.zero_()
+
+
+def _fold_loaded(module: nn.Module, _: object) -> None:
+    fold_idle_biases(module)
 
 
 def _idle(module: nn.Module) -> Iterator[tuple[Conv2d | Conv3d, Tensor, nn.Module]]:

@@ -7,13 +7,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mixseg.config import make_config, to_dict
+from mixseg.config import Config, make_config, to_dict
 from mixseg.experiments.planning import changed, setting
 from mixseg.experiments.protocol import PROTOCOLS, STRONG, steps_of
 from mixseg.experiments.results import Spread, spread
+from mixseg.methods import METHODS
 from mixseg.scores import MEAN
 
 Record = dict[str, Any]
+
+OF_TERM = {
+    "weak_over": "weak",
+    "divergence": "distill",
+    "temperature": "distill",
+    "detach": "distill",
+    "confidence": "entropy",
+    "entropy_on": "entropy",
+    "ramp": "entropy",
+}
+"""Settings of one term of the loss: a method without the term does the same whatever they say."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +73,12 @@ def gather(records: Iterable[Record]) -> list[Group]:
 def changes(config: Record) -> tuple[str, ...]:
     """``key=value`` for each setting that is neither the preset's nor the protocol's."""
     usual = usual_config(config["preset"], config["method"], config["dataset"], config["set"])
-    told = changed({**usual, **config}, usual)
+    # A line from before a key was made has its default, which is what every run did then.
+    told = changed({**to_dict(Config()), **config}, usual)
     if usual["largest"] is None and told.get("largest"):
         del told["largest"]  # what the masks said is no choice
+    weights = {**METHODS[config["method"]].weights, **config["weights"]}
+    told = {key: value for key, value in told.items() if key not in OF_TERM or weights.get(OF_TERM[key])}
     return tuple(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in told.items())
 
 

@@ -158,6 +158,23 @@ def test_changes_name_what_differs_from_the_preset(settings, expected):
     assert set(results_groups.changes(to_dict(make_config(method="kl-ent", **told)))) == set(expected)
 
 
+def test_a_setting_of_a_term_is_none_of_a_method_without_it():
+    told = {"preset": "paper", "dataset": "acdc", "target": ["LV"], "set": 3, "weak_over": "voxels", "ramp": 0.5}
+    for method, expected in {
+        "lower-bound": (),
+        "single": ("weak_over=voxels",),
+        "kl-ent": ("weak_over=voxels", "ramp=0.5"),
+    }.items():
+        assert results_groups.changes(to_dict(make_config(method=method, **told))) == expected
+
+
+def test_a_line_from_before_a_key_was_made_has_its_default_and_not_the_presets():
+    config = to_dict(make_config(preset="paper", method="kl", dataset="acdc", target=["LV"], set=3))
+    assert results_groups.changes(config) == ()
+    del config["weak_over"]
+    assert results_groups.changes(config) == ("weak_over=voxels",)
+
+
 def test_larger_sets_take_as_many_epochs():
     told = {"preset": "paper", "dataset": "acdc", "target": ["LV"], "partial": "erosion-3x3"}
     for n, factor in {3: 1, 5: 10 / 6, 10: 21 / 6}.items():

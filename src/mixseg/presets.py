@@ -18,7 +18,7 @@ STRONG: dict[str, Any] = {
 
 PRESETS: dict[str, dict[int, dict[str, Any]]] = {
     "paper": {
-        2: {"steps": 3000, "lr": 1e-4, "partial": "erosion-3x3", "compile": True},
+        2: {"steps": 3000, "lr": 1e-4, "partial": "erosion-3x3", "weak_over": "images", "compile": True},
         3: {
             "network": "vnet",
             "window": "uniform",
@@ -31,11 +31,12 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
             "schedule": "drops",
             "augment": "paper-3d",
             "partial": "erosion-10x10",
+            "weak_over": "images",
         },
     },
     "strong": {
         2: {**STRONG, "steps": 3000, "width": 32, "compile": True},
-        3: {**STRONG, "steps": 6000, "network": "vnet", "intensity": "zscore"},
+        3: {**STRONG, "steps": 3000, "network": "vnet", "intensity": "zscore", "compile": True},
     },
     "quick": {
         2: {

@@ -70,9 +70,14 @@ def logarithmic(axes: Axes, values: Sequence[float]) -> None:
 
 
 def mark_steps(axes: Axes, steps: Sequence[int]) -> None:
-    """A flag at each step that the log warned of."""
+    """A line at each step that the log warned of, with a flag where it would not cover the one before."""
+    left, right = axes.get_xlim()
+    free = left
     for step in steps:
         axes.axvline(step, color="#9a3412", linewidth=1, linestyle=(0, (2, 2)))
+        if step < free:
+            continue
+        free = step + 0.07 * (right - left)
         axes.annotate(
             "!",
             (step, 1),

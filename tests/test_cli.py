@@ -496,6 +496,9 @@ def test_doctor_names_extras_that_there_are(capsys, monkeypatch):
         assert extras[extra][0].startswith(doctor.LIBRARY_OF.get(extra, extra))
 
 
+GPU = Gpu("New", 80, bf16=True)
+
+
 @pytest.mark.parametrize(
     ("machine", "clause"),
     [
@@ -503,6 +506,7 @@ def test_doctor_names_extras_that_there_are(capsys, monkeypatch):
         (Machine("2.13.0+cpu", driver=True), "built for the CPU alone"),
         (Machine("2.13.0", cuda_build="12.8", driver=True), "sees no GPU"),
         (Machine("2.13.0", "12.8", True, (Gpu("Old", 11, bf16=False),)), "Old has no fast bfloat16"),
+        (Machine("2.13.0", "12.8", True, (GPU,), compiler_lacks="gcc"), "cannot be compiled for the GPU"),
         (Machine("2.13.0", cores=8, threads=1), "1 of 8 cores"),
         (Machine("2.13.0", free_gib=1.0), "Only 1.0 GiB"),
     ],
@@ -512,7 +516,20 @@ def test_doctor_warns_of_what_is_known_to_be_slow(machine, clause):
 
 
 def test_doctor_has_nothing_to_say_about_a_good_machine():
-    assert remarks(Machine("2.13.0", "12.8", True, (Gpu("New", 80, bf16=True),), cores=8, threads=8)) == []
+    assert remarks(Machine("2.13.0", "12.8", True, (GPU,), cores=8, threads=8)) == []
+
+
+def test_doctor_knows_what_the_compiler_needs(monkeypatch):
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert doctor.compiler_lacks() == "the package triton"
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object())
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert doctor.compiler_lacks().startswith("a C compiler")
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: name if name == "gcc" else None)
+    monkeypatch.setattr(doctor.Path, "exists", lambda path: False)
+    assert doctor.compiler_lacks().startswith("Python.h")
+    monkeypatch.setattr(doctor.Path, "exists", lambda path: path.name == "Python.h")
+    assert doctor.compiler_lacks() == ""
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.exc import TorchDynamoException
 
 from discs import batch, tiny_method, total
 from made_runs import checkpoint, config, data, differences
@@ -568,3 +569,23 @@ def test_a_trained_run_is_loaded_ready_to_predict(tmp_path):
         method = load(folder, channels=1, classes=2, checkpoint=name).method
         assert not method.training
         assert not differences(dict(method.state_dict()), checkpoint(folder.path / f"{name}.pt")["method"])
+
+
+def test_a_machine_without_a_compiler_trains_without_it(tmp_path, monkeypatch, capfd):
+    def no_compiler(graph, inputs):
+        raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable.")
+
+    plain = start(tmp_path / "plain", steps=6)
+
+    def compiled(method, *settings):
+        speed_up(method, *settings)
+        method.compile(backend=no_compiler)
+
+    monkeypatch.setattr(engine, "speed_up", compiled)
+    without = start(tmp_path / "without", steps=6)
+    said = capfd.readouterr()
+    assert (said.out + said.err).count("cannot be compiled here (RuntimeError: Failed to find C compiler") == 1
+    assert not differences(plain.method.state_dict(), without.method.state_dict())
+    # What others compile in this process is compiled as before.
+    with pytest.raises(TorchDynamoException, match="Failed to find C compiler"):
+        torch.compile(lambda image: image + 1, backend=no_compiler)(torch.zeros(2))

@@ -1,5 +1,7 @@
 """Where a run computes: what "auto" comes to, and that the run says so."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -16,6 +18,15 @@ def test_auto_is_bf16_on_a_cpu_that_has_it_and_the_run_says_so(tmp_path, monkeyp
     assert settle_precision("tf32", "cpu") == "tf32"
     run = train(config(precision="auto", steps=5), data(), tmp_path / "run", hardware=Hardware("cpu"))
     assert run.facts["precision"] == "bf16"
+
+
+@pytest.mark.parametrize(("major", "precision"), [(7, "fp32"), (8, "bf16")])
+def test_auto_is_bf16_on_a_gpu_that_does_not_only_pretend_to_have_it(monkeypatch, major, precision):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major))
+    monkeypatch.setattr(torch.cuda, "_check_bf16_tensor_supported", lambda device: True)
+    assert settle_precision("auto", "cuda") == precision
 
 
 def test_half_precision_learns_what_single_precision_learns(tmp_path):

@@ -89,7 +89,7 @@ class Config:
         largest: Numbers of the classes (the first structure is 1) of which a prediction keeps the largest connected
             piece alone; None: those that are one piece in every full mask of the training scans.
         precision: "fp64", "fp32", "tf32" or "bf16"; "auto" is bf16 on a GPU or CPU that has it and fp32 elsewhere.
-        compile: Whether the network is compiled first; pays on long GPU runs.
+        compile: Whether the network is compiled first, where the machine can; pays on long GPU runs.
         validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
         on_collapse: What happens when the student runs away: "warn" or "stop".
         tensorboard: Whether the log is written for TensorBoard too, to ``tensorboard/`` in the run folder.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from torch import nn
+from torch._dynamo.exc import TorchDynamoException
 from torch._functorch import config as functorch
 
 from mixseg.checkpoint import Average, State, Writer
@@ -71,13 +73,20 @@ def fit(
     with (
         Writer() as writer,
         Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
+        ExitStack() as plainly,
     ):
         pause = _Pause(look, config, folder, fabric, state, bar, writer, phases)
         train_on = make_step(model, optimizer, feed, config, fabric)
         compiled = state.step + PLAIN_FIRST + 1 if fabric.device.type == "cuda" else None
         phases.end("start")
         while state.step < config.steps:
-            loss, terms = train_on(state.step)
+            try:
+                loss, terms = train_on(state.step)
+            except TorchDynamoException as error:  # in the first step, which can be taken again
+                bar.say(cannot_compile(error))
+                plainly.enter_context(torch.compiler.set_stance("force_eager"))
+                optimizer.zero_grad(set_to_none=True)
+                loss, terms = train_on(state.step)
             method.after_step(state.step, state.step / config.steps)
             if state.average:
                 state.average.update(method)
@@ -218,6 +227,16 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     for network in (module for module in method.modules() if isinstance(module, Network)):
         for part in (network.encoder, *network.decoders):
             part.compile(dynamic=False)
+
+
+def cannot_compile(error: TorchDynamoException) -> str:
+    """One sentence: the compiler's tools are the machine's, and not every machine has them."""
+    why = next((line for line in str(error).splitlines() if line and not line.startswith("backend=")), "")
+    why = textwrap.shorten(why, 120, placeholder=" ...") or type(error).__name__
+    return (
+        f"The network cannot be compiled here ({why.rstrip('.')}): training goes on without, and takes longer. Ask "
+        "`mixseg doctor` what is missing, or set compile=false."
+    )
 
 
 @contextmanager

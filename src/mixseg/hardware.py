@@ -94,7 +94,7 @@ def has_bf16(accelerator: str) -> bool:
     """Whether it multiplies bfloat16 as such, so that this is the faster choice."""
     if accelerator == "cpu":
         return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return accelerator == "cuda" and torch.cuda.is_bf16_supported()
+    return accelerator == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def disband() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
+import sysconfig
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 LIBRARIES = ("lightning-fabric", "numpy", "scipy", "scikit-image", "nibabel", "SimpleITK", "h5py", "matplotlib", "tyro")
@@ -41,6 +44,7 @@ class Machine:
         driver: Whether an NVIDIA driver is installed.
         gpus: What torch sees of CUDA.
         mps: Whether torch sees an Apple GPU.
+        compiler_lacks: What torch.compile would miss here, or "".
         cores: That this process may use.
         threads: That torch uses.
         free_gib: Free disk space in the current folder.
@@ -51,6 +55,7 @@ class Machine:
     driver: bool = False
     gpus: tuple[Gpu, ...] = field(default=())
     mps: bool = False
+    compiler_lacks: str = ""
     cores: int = 1
     threads: int = 1
     free_gib: float = 100.0
@@ -88,10 +93,23 @@ def examine() -> Machine:
         driver=DRIVER.exists() or shutil.which("nvidia-smi") is not None,
         gpus=tuple(gpus),
         mps=torch.backends.mps.is_available(),
+        compiler_lacks=compiler_lacks(),
         cores=cores(),
         threads=torch.get_num_threads(),
         free_gib=shutil.disk_usage(Path.cwd()).free / 2**30,
     )
+
+
+def compiler_lacks() -> str:
+    """What is missing of what Triton builds its kernels with: "" if nothing is."""
+    if find_spec("triton") is None:
+        return "the package triton"
+    if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))):
+        return "a C compiler (gcc or clang)"
+    headers = {sysconfig.get_path("include"), str(Path(sysconfig.get_config_h_filename()).parent)}
+    if not any(Path(folder, "Python.h").exists() for folder in headers):
+        return "Python.h (the package python3-dev)"
+    return ""
 
 
 def remarks(machine: Machine) -> list[str]:
@@ -107,8 +125,13 @@ def remarks(machine: Machine) -> list[str]:
             "CUDA_VISIBLE_DEVICES may hide it."
         )
     found += [
-        f"{gpu.name} has no fast bfloat16: use --set precision=fp32 there." for gpu in machine.gpus if not gpu.bf16
+        f"{gpu.name} has no fast bfloat16: it trains in fp32, which is slow." for gpu in machine.gpus if not gpu.bf16
     ]
+    if machine.gpus and machine.compiler_lacks:
+        found.append(
+            f"Networks cannot be compiled for the GPU, so that trainings take about twice as long: "
+            f"install {machine.compiler_lacks}."
+        )
     if not machine.gpus and not machine.mps:
         found.append("No GPU: --preset quick is made for a CPU; the others are made for a GPU.")
     if machine.threads < machine.cores:

@@ -59,6 +59,8 @@ def test_a_file_is_synced_as_every_system_can(tmp_path, monkeypatch):
         (errno.EDQUOT, "No space left to write"),
         (errno.EACCES, "No permission to write"),
         (errno.EROFS, "No permission to write"),
+        (errno.EFBIG, "larger than a file may be"),
+        (errno.EISDIR, "is a folder: name a file"),
     ],
 )
 def test_what_the_disk_refuses_is_one_sentence_about_the_file(tmp_path, number, words):
@@ -69,8 +71,8 @@ def test_what_the_disk_refuses_is_one_sentence_about_the_file(tmp_path, number, 
 
 
 def test_other_errors_are_not_dressed_up(tmp_path):
-    with pytest.raises(IsADirectoryError), explained(tmp_path):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    with pytest.raises(OSError, match="it is broken"), explained(tmp_path):
+        raise OSError(errno.EIO, "it is broken")
 
 
 def test_json_goes_there_and_back_and_a_broken_one_is_named(tmp_path):

@@ -47,7 +47,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Inside, a full disk or a missing permission is one sentence about ``path``."""
+    """Inside, a full disk, a missing permission or a folder in the way is one sentence about ``path``."""
     try:
         yield
     except OSError as error:
@@ -55,6 +55,10 @@ def explained(path: Path) -> Iterator[None]:
             sentence = f"No space left to write {path}: free some, or choose another folder, and start again."
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             sentence = f"No permission to write {path}: choose a folder of yours."
+        elif error.errno == errno.EFBIG:
+            sentence = f"{path} is larger than a file may be: raise the limit (ulimit -f), or choose another folder."
+        elif error.errno == errno.EISDIR:
+            sentence = f"{path} is a folder: name a file."
         else:
             raise
         raise MixsegError(sentence) from error

@@ -36,7 +36,15 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
     },
     "strong": {
         2: {**STRONG, "steps": 3000, "width": 32, "compile": True},
-        3: {**STRONG, "steps": 3000, "network": "vnet", "intensity": "zscore", "compile": True},
+        # A look at volumes takes as long as a dozen steps.
+        3: {
+            **STRONG,
+            "steps": 3000,
+            "network": "vnet",
+            "intensity": "zscore",
+            "compile": True,
+            "validate_every": 100,
+        },
     },
     "quick": {
         2: {

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
-from dataset_folders import AFFINE, SHAPE, image, make_acdc, make_nnunet, mask, nifti
+from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_nnunet, mask, nifti
 from mixseg import cli, io
 from mixseg.cli import VERBS, doctor, main
 from mixseg.cli.doctor import Gpu, Machine, remarks
@@ -205,6 +205,19 @@ def test_inspect_says_what_there_is(raw, capsys):
 def test_flags_say_what_ids_mean(raw, capsys):
     assert main(["inspect", str(raw), "--unlabelled", "3"]) == 2
     assert "3 is LV (dataset.json calls 4 ignore), but a flag says unlabelled" in capsys.readouterr().err
+
+
+def test_inspect_tells_scribbles_from_the_full_masks_beside_them(tmp_path, capsys):
+    dataset_json(tmp_path, labels={"background": 0, "RV": 1, "Myo": 2, "LV": 3})
+    full, drawn = np.zeros((2, *SHAPE), np.uint8)
+    full[1:6, 1:6], drawn[3, 2:4, 0], drawn[7, 0, 0] = 1, 1, 4
+    for name, label in {"full": full, "drawn": drawn}.items():
+        nifti(tmp_path / "imagesTr" / f"{name}.nii.gz", image())
+        nifti(tmp_path / "labelsTr" / f"{name}.nii.gz", label)
+    assert main(["inspect", str(tmp_path), "-o", str(tmp_path / "page.html")]) == 2
+    assert "--scribble-background ID" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path), "-o", str(tmp_path / "page.html"), "--scribble-background", "4"]) == 0
+    assert "1 scribbles (drawn.nii.gz), 1 full masks (full.nii.gz)" in capsys.readouterr().out
 
 
 def test_simulate_keeps_the_first_masks_and_hides_the_others(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from mixseg.errors import MixsegError
-from mixseg.labels import LabelFlags, declaration, describe, detect, encode, given
+from mixseg.labels import LabelFlags, declaration, describe, detect, encode, given, thin
 from mixseg.types import IGNORE
 
 HEART = {0: "background", 1: "RV", 2: "Myo", 3: "LV"}
@@ -63,7 +63,54 @@ def test_viewer_strokes_with_a_named_background_leave_0_unlabelled():
 
 def test_monai_label_scribbles_are_strokes_with_a_named_background():
     names = {0: "background", 1: "spleen", 2: "background_scribbles", 3: "foreground_scribbles"}
-    assert detect("labels", {0: 99, 2: 1, 3: 1}, names=names).ids == {0: IGNORE, 1: 1, 2: 0, 3: 2}
+    decision = detect("labels", {0: 99, 2: 1, 3: 1}, names=names)
+    assert decision.ids_in({0, 2, 3}) == {0: IGNORE, 1: 1, 2: 0, 3: 2}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"names": HEART, "flags": LabelFlags(scribble_background=4)},
+        {"names": {**HEART, 4: "background_scribbles"}},
+        {"names": {**HEART, 4: "background_scribbles"}, "flags": LabelFlags(unlabelled=255)},
+        {"names": {**HEART, 4: "background_scribbles"}, "ignore": 255},
+        {"names": HEART, "ignore": 255, "flags": LabelFlags(scribble_background=4)},
+    ],
+)
+def test_0_is_unlabelled_where_scribbles_mark_the_background_and_background_in_the_full_masks_beside(said):
+    decision = detect("labelsTr", {**STROKES, 4: 10}, **said)
+    assert decision.classes == ("background", "RV", "Myo", "LV")
+    full, drawn = decision.ids_in({0, 1, 2, 3}), decision.ids_in({0, 1, 4})
+    assert [full[value] for value in range(4)] == [0, 1, 2, 3]
+    assert [drawn[value] for value in range(5)] == [IGNORE, 1, 2, 3, 0]
+    assert "; but 0 = unlabelled in a file that holds 4, a scribble (" in decision.sentence
+
+
+def test_an_undeclared_id_on_few_voxels_beside_0_may_be_the_background_of_scribbles_and_is_asked_about():
+    full, drawn = {0: 900, 1: 100}, {0: 970, 1: 20, 4: 10}
+    total = {0: 1870, 1: 120, 4: 10}
+    with pytest.raises(MixsegError, match="--scribble-background ID if full masks"):
+        detect("labelsTr", total, names=HEART, files=[full, drawn])
+    filled = {0: 10, 1: 20, 4: 970}  # beside many full masks 0 may be frequent, and 4 unlabelled all the same
+    total = {0: 90010, 1: 10020, 4: 970}
+    assert detect("labelsTr", total, names=HEART, files=[*100 * [full], filled]).ids[4] == IGNORE
+
+
+def test_the_background_of_scribbles_has_an_id_of_its_own():
+    for flags in (LabelFlags(scribble_background=0), LabelFlags(unlabelled=4, scribble_background=4)):
+        with pytest.raises(MixsegError, match="the background of scribbles has an id of its own"):
+            detect("labelsTr", STROKES, names=HEART, flags=flags)
+    with pytest.raises(MixsegError, match="masks and scribbles do not mix here"):
+        given("acdc", {0: 0, 1: 1}, ("background", "LV"), why="layout", flags=LabelFlags(scribble_background=4))
+
+
+def test_lines_are_thin_and_regions_are_not():
+    lines, region = np.zeros((2, 12, 12, 1), np.uint8)
+    lines[2], lines[3], lines[4, 3:9] = 1, 2, 3  # side by side, but each is a line
+    region[2:8, 2:8] = 1
+    assert thin(lines)
+    assert not thin(region)
+    assert not thin(np.zeros_like(lines))
 
 
 def test_scribblebench_without_ignore_is_read_by_the_background_flag():
@@ -115,7 +162,14 @@ def test_nothing_is_guessed_without_names(counts):
         detect("masks", counts)
 
 
-@pytest.mark.parametrize("flags", [LabelFlags(0, 0), LabelFlags(background=2, foreground_only=True)])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        LabelFlags(0, 0),
+        LabelFlags(background=2, foreground_only=True),
+        LabelFlags(background=0, scribble_background=4),
+    ],
+)
 def test_flags_that_contradict_each_other_are_refused(flags):
     with pytest.raises(MixsegError, match=r"^masks: "):
         detect("masks", STROKES, flags=flags)

@@ -7,8 +7,8 @@ entry of dataset.json, the user's flags, and a few rules that cannot misread (``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,9 @@ PADDING = (255, -1, -100)
 MOSTLY_UNPAINTED = 0.95
 """Share of voxels from which on 0 means "not painted" where the background has an id of its own."""
 
+THIN = 0.05
+"""A structure of which less than this share has four neighbours of its own in the slice is a line, not a region."""
+
 FULL_MASK = "0 and one other id make a full mask; --foreground-only or --unlabelled say otherwise"
 
 
@@ -35,11 +38,14 @@ class LabelFlags:
         unlabelled: The id of voxels that nobody labelled.
         background: The id of the background; another one than 0 means that 0 is unlabelled.
         foreground_only: 0 is unlabelled and the background was never labelled.
+        scribble_background: The id of the background in scribbles that lie among full masks: in a label map that holds
+            it 0 is unlabelled, in any other 0 is the background.
     """
 
     unlabelled: int | None = None
     background: int | None = None
     foreground_only: bool = False
+    scribble_background: int | None = None
 
     def __bool__(self) -> bool:
         return self != LabelFlags()
@@ -51,6 +57,9 @@ class LabelFlags:
         if self.background is not None and self.unlabelled == self.background:
             both = f"{self.unlabelled} cannot be both unlabelled and background"
             raise MixsegError(f"{where}: {both}: change one of the flags.")
+        if self.scribble_background is not None and (self.foreground_only or self.background is not None):
+            alone = "leave --background and --foreground-only out"
+            raise MixsegError(f"{where}: --scribble-background says that there are full masks too: {alone}.")
 
 
 class _Reading(NamedTuple):
@@ -70,15 +79,23 @@ class Decision:
         ids: Id in the files -> class index, or IGNORE.
         classes: Names by class index; the first is "background".
         sentence: What was decided, and on what grounds: to be shown to the user.
+        strokes: The id that marks the background in scribbles, where full masks lie beside them and have 0 for it.
     """
 
     ids: Mapping[int, int]
     classes: tuple[str, ...]
     sentence: str
+    strokes: int | None = None
+
+    def ids_in(self, found: Container[int]) -> Mapping[int, int]:
+        """``ids`` for one label map, by those that it holds."""
+        return {**self.ids, 0: IGNORE} if self.strokes is not None and self.strokes in found else self.ids
 
 
 def given(where: str, ids: Mapping[int, int], classes: Sequence[str], *, why: str, flags: LabelFlags) -> Decision:
     """The decision where a layout or dataset.json fixes the meaning; a flag that contradicts it is refused."""
+    if flags.scribble_background is not None:
+        raise MixsegError(f"{where}: masks and scribbles do not mix here ({why}): leave --scribble-background out.")
     wanted = {flags.unlabelled: IGNORE, flags.background: 0} | ({0: IGNORE} if flags.foreground_only else {})
     for value, meaning in wanted.items():
         if value is not None and ids.get(value, meaning) != meaning:
@@ -97,6 +114,7 @@ def detect(
     names: Mapping[int, str] | None = None,
     ignore: int | None = None,
     flags: LabelFlags | None = None,
+    files: Sequence[Mapping[int, int]] = (),
 ) -> Decision:
     """The decision for a folder of label maps.
 
@@ -106,20 +124,32 @@ def detect(
         names: Id -> declared name, without the ignore id; nothing where no names are declared.
         ignore: The id that dataset.json calls "ignore".
         flags: What the user says.
+        files: The same numbers label map by label map, where they are known.
     """
-    names, flags = names or {}, flags or LabelFlags()
+    flags = flags or LabelFlags()
+    flags.check(where)
+    names = {value: name for value, name in (names or {}).items() if value != flags.scribble_background}
     if ignore is not None:
         reading = _Reading(ignore, _background(names, ignore), f"dataset.json calls {ignore} ignore")
-        ids, classes = _mapping(counts, names, reading)
-        return given(where, ids, classes, why=reading.why, flags=flags)
-    if flags:
+    elif flags:
         reading = _flagged(where, names, flags)
     elif names:
-        reading = _from_names(where, counts, names)
+        reading = _from_names(where, counts, names, files)
     else:
         reading = _from_counts(where, counts)
-    ids, classes = _mapping(counts, names, reading)
-    return Decision(ids, classes, f"{where}: {describe(ids, classes)} ({reading.why}).")
+    strokes = _of_scribbles(names, reading, flags)
+    if strokes is not None and strokes in (0, reading.unlabelled):
+        other = "unlabelled" if strokes else "the background of full masks"
+        raise MixsegError(f"{where}: {strokes} is {other}: the background of scribbles has an id of its own.")
+    ids, classes = _mapping(counts, names, reading, strokes)
+    if ignore is not None:
+        ids = dict(given(where, ids, classes, why=reading.why, flags=replace(flags, scribble_background=None)).ids)
+    told, why = describe(ids, classes), reading.why
+    if strokes is not None:
+        told += f"; but 0 = unlabelled in a file that holds {strokes}, a scribble"
+    if strokes in names:
+        why = f"dataset.json names {strokes} {names[strokes]} beside 0; {why}"
+    return Decision(ids, classes, f"{where}: {told} ({why}).", strokes)
 
 
 def describe(ids: Mapping[int, int], classes: Sequence[str]) -> str:
@@ -139,6 +169,19 @@ def declaration(classes: Sequence[str], *, ignore: bool) -> dict[str, int]:
     return {name: index for index, name in enumerate(classes)} | ({"ignore": len(classes)} if ignore else {})
 
 
+def thin(labels: NDArray[np.uint8]) -> bool:
+    """Whether all structures of a map of class indices ``(I, J, K)`` are lines in their slices; False if it has none.
+
+    Strokes are: of those drawn by hand on 80 scans of ACDC at most 2 % is inside its class, of the masks 76 % or more.
+    """
+    painted = (labels != 0) & (labels != IGNORE)
+    middle = labels[1:-1, 1:-1]
+    around = (labels[:-2, 1:-1], labels[2:, 1:-1], labels[1:-1, :-2], labels[1:-1, 2:])
+    inside = np.logical_and.reduce([painted[1:-1, 1:-1], *(middle == side for side in around)])
+    total = int(painted.sum())
+    return bool(total) and int(inside.sum()) < THIN * total
+
+
 def _meaning(index: int, classes: Sequence[str]) -> str:
     return "unlabelled" if index == IGNORE else classes[index]
 
@@ -150,20 +193,30 @@ def _names_background(name: str) -> bool:
 def _background(names: Mapping[int, str], unlabelled: int | None) -> int | None:
     """The id named background, else 0; nothing if that is the unlabelled one."""
     named = [value for value in sorted(names) if _names_background(names[value]) and value != unlabelled]
-    # A name for another id than 0 is a statement; that 0 is called background is what every dataset.json says.
-    value = next((value for value in named if value != 0), 0)
+    value = 0 if 0 in named else next(iter(named), 0)
     return None if value == unlabelled else value
 
 
+def _of_scribbles(names: Mapping[int, str], reading: _Reading, flags: LabelFlags) -> int | None:
+    """The id of the background in scribbles among full masks: the one that the flag gives, or a second one so named."""
+    if flags.scribble_background is not None or flags.background is not None or reading.background != 0:
+        return flags.scribble_background
+    named = [value for value in sorted(names) if _names_background(names[value])]
+    return next((value for value in named if value), None) if 0 in named else None
+
+
 def _mapping(
-    counts: Mapping[int, int], names: Mapping[int, str], reading: _Reading
+    counts: Mapping[int, int], names: Mapping[int, str], reading: _Reading, strokes: int | None
 ) -> tuple[dict[int, int], tuple[str, ...]]:
     """Ids in ascending order become classes 1, 2, 3, ...: declared ones if there are any, else those that occur."""
-    special = {reading.unlabelled, reading.background} | {value for value in names if _names_background(names[value])}
+    special = {reading.unlabelled, reading.background, strokes}
+    special |= {value for value in names if _names_background(names[value])}
     foreground = sorted(set(names or counts) - special)
     ids = {value: index for index, value in enumerate(foreground, start=1)}
     if reading.background is not None:
         ids[reading.background] = 0
+    if strokes is not None:
+        ids[strokes] = 0
     if reading.unlabelled is not None:
         ids[reading.unlabelled] = IGNORE
     if reading.also_first is not None:
@@ -176,7 +229,6 @@ def _mapping(
 def _flagged(where: str, names: Mapping[int, str], flags: LabelFlags) -> _Reading:
     """What the flags mean."""
     why = "as the flags say"
-    flags.check(where)
     if flags.foreground_only:
         return _Reading(0, None, why)
     if flags.background is None:
@@ -191,11 +243,13 @@ def _flagged(where: str, names: Mapping[int, str], flags: LabelFlags) -> _Readin
     return _Reading(unlabelled, flags.background, why)
 
 
-def _from_names(where: str, counts: Mapping[int, int], names: Mapping[int, str]) -> _Reading:
+def _from_names(
+    where: str, counts: Mapping[int, int], names: Mapping[int, str], files: Sequence[Mapping[int, int]]
+) -> _Reading:
     """The rules where class names are declared."""
     background = _background(names, None)
     if background != 0:
-        if counts.get(0, 0) < MOSTLY_UNPAINTED * sum(counts.values()):
+        if not _unpainted([counts]):
             raise _question(where, counts)
         return _Reading(0, background, f"0 fills 95 % or more and {background} is named background")
     beyond = {max(names) + 1, *PADDING} - set(names)
@@ -208,9 +262,17 @@ def _from_names(where: str, counts: Mapping[int, int], names: Mapping[int, str])
     if set(counts) == {0, 255} and len(set(names) - {0}) == 1:
         return _Reading(None, 0, FULL_MASK, also_first=255)
     one = min(extra)
+    if one not in PADDING and _unpainted([found for found in files or [counts] if one in found]):
+        raise _question(where, counts)  # strokes, whose background it may be
     if len(extra) == 1 and set(counts) - {0, one}:
         return _Reading(one, 0, f"{one} is the one id beyond the declared classes" + also)
     raise _question(where, counts)
+
+
+def _unpainted(files: Sequence[Mapping[int, int]]) -> bool:
+    """Whether 0 fills so much of the label maps that it may mean "not painted"."""
+    voxels = sum(sum(found.values()) for found in files)
+    return sum(found.get(0, 0) for found in files) >= MOSTLY_UNPAINTED * voxels
 
 
 def _from_counts(where: str, counts: Mapping[int, int]) -> _Reading:
@@ -229,6 +291,7 @@ def _question(where: str, counts: Mapping[int, int]) -> MixsegError:
     shares = ", ".join(f"{value} ({100 * counts[value] / total:.2g} %)" for value in sorted(counts)[:12])
     return MixsegError(
         f"{where}: which of the label ids {shares} is unlabelled? Pass --unlabelled ID, --background ID if a stroke "
-        "marks the background and 0 is unpainted, --foreground-only if 0 is unpainted and the background never "
-        "marked, or --background 0 if every voxel is labelled."
+        "marks the background and 0 is unpainted, --scribble-background ID if full masks without such a stroke lie "
+        "beside, --foreground-only if 0 is unpainted and the background never marked, or --background 0 if every "
+        "voxel is labelled."
     )

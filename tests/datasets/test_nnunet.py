@@ -51,6 +51,49 @@ def test_in_a_hidden_reference_0_is_background_even_if_it_is_unpainted_among_the
     assert (io.read_labels(case.hidden).array == mask(2)).all()
 
 
+def painted(*, background):
+    """Scribbles as viewers save them: 0 is unpainted, and so is the background unless 4 marks it."""
+    drawn = np.zeros(SHAPE, np.uint8)
+    drawn[2, 2:5, 0] = 1
+    drawn[7, :3, 0] = 4 if background else 0
+    return drawn
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_scribbles_whose_0_is_unpainted_lie_beside_full_masks_whose_0_is_background(tmp_path, declared):
+    names = {"background": 0, "RV": 1, "Myo": 2, "LV": 3} | ({"background_scribbles": 4} if declared else {})
+    dataset_json(tmp_path, labels=names)
+    block = np.zeros(SHAPE, np.uint8)
+    block[1:6, 1:6] = 3
+    maps = {"a": block, "b": painted(background=True), "c": np.where(block == 0, 4, block).astype(np.uint8)}
+    for name, array in maps.items():
+        nifti(tmp_path / "imagesTr" / f"{name}.nii.gz", image())
+        nifti(tmp_path / "labelsTr" / f"{name}.nii.gz", array)
+    said = []
+    flags = LabelFlags() if declared else LabelFlags(scribble_background=4)
+    a, b, c = nnunet.cases(tmp_path, flags, said.append)
+    assert (a.kind, b.kind, c.kind) == ("full", "partial", "full")
+    assert (io.read_labels(a.full).array == block).all()
+    assert (io.read_labels(c.full).array == block).all()
+    drawn = maps["b"]
+    assert (io.read_labels(b.partial).array == np.array([IGNORE, 1, 2, 3, 0], np.uint8)[drawn]).all()
+    assert said[-1].endswith("1 scribbles (b.nii.gz), 2 full masks (a.nii.gz, c.nii.gz).")
+    if not declared:
+        nifti(tmp_path / "labelsTr" / "c.nii.gz", painted(background=True))
+        with pytest.raises(MixsegError, match=r"which of the label ids 0 .* is unlabelled"):
+            kinds(tmp_path)
+
+
+def test_a_scribble_without_background_among_full_masks_is_refused_by_name(tmp_path):
+    dataset_json(tmp_path, labels={"background": 0, "RV": 1, "Myo": 2, "LV": 3, "background_scribbles": 4})
+    for name, array in {"a": painted(background=True), "b": painted(background=False)}.items():
+        nifti(tmp_path / "imagesTr" / f"{name}.nii.gz", image())
+        nifti(tmp_path / "labelsTr" / f"{name}.nii.gz", array)
+    with pytest.raises(MixsegError, match=r"nothing in b\.nii\.gz is wider than a line, and no 4 marks the background"):
+        nnunet.cases(tmp_path)
+    assert kinds(tmp_path, flags=LabelFlags(background=4)) == {"a": "partial", "b": "partial"}
+
+
 def test_validation_folders_leave_the_training_folder_to_training(tmp_path):
     make_nnunet(tmp_path)
     nifti(tmp_path / "imagesVal" / "v_0000.nii.gz", image())

@@ -101,15 +101,15 @@ def _decide(root: Path, scans: Files, keys: dict[str, tuple[str, ...]], flags: L
         return {"label": given(f"{root}: label", la.MASK_IDS, la.CLASSES, why=why, flags=flags)}
     decisions: dict[str, Decision] = {}
     for key in ("label", "scribble"):
+        files = [_count(Source(paths, key=key)) for name, paths in scans.items() if key in keys[name]]
         counts: Counter[int] = Counter()
-        for name, paths in scans.items():
-            if key in keys[name]:
-                counts.update(_count(Source(paths, key=key)))
+        for found in files:
+            counts.update(found)
         if counts:
             known = decisions.get("label")
             meanings = known.ids.items() if known else []
             names = {value: known.classes[index] for value, index in meanings if known and index != IGNORE}
-            decisions[key] = detect(f"{root}: {key}", counts, names=names, flags=flags)
+            decisions[key] = detect(f"{root}: {key}", counts, names=names, flags=flags, files=files)
     return decisions
 
 
@@ -129,7 +129,9 @@ def _case(
     def label(key: str) -> Source | None:
         if key not in keys or key not in decisions:
             return None
-        return Source(paths, key=key + order, ids=decisions[key].ids)
+        decision = decisions[key]
+        found = () if decision.strokes is None else _count(Source(paths, key=key))
+        return Source(paths, key=key + order, ids=decision.ids_in(found))
 
     full, partial = label("label"), label("scribble")
     if full is not None and _is_partial(full):

@@ -13,12 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from mixseg import io
 from mixseg.datasets import dataset_json
 from mixseg.datasets.layout import Say, entries, keyed, patient_and_frame, silent, unique
 from mixseg.datasets.raw_writer import Item, write_dataset
 from mixseg.errors import MixsegError
-from mixseg.labels import Decision, LabelFlags, detect
+from mixseg.labels import Decision, LabelFlags, detect, thin
 from mixseg.progress import track
 from mixseg.types import IGNORE, Case, Source
 
@@ -50,15 +52,22 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
     counts = _count([scan.label for scan in scans if scan.label is not None], description)
     decisions = {}
     for part in SPLITS:
+        here = {scan.label: counts[scan.label] or {} for scan in scans if scan.part == part and scan.label is not None}
         total: Counter[int] = Counter()
-        for scan in scans:
-            if scan.part == part and scan.label is not None:
-                total.update(counts[scan.label] or {})
-        decisions[part] = detect(
-            str(root / f"labels{part}"), total, names=description.names, ignore=description.ignore, flags=flags
+        for of_one in here.values():
+            total.update(of_one)
+        decisions[part] = decision = detect(
+            str(root / f"labels{part}"),
+            total,
+            names=description.names,
+            ignore=description.ignore,
+            flags=flags,
+            files=list(here.values()),
         )
         if total:
-            say(decisions[part].sentence)
+            say(decision.sentence)
+        if total and decision.strokes is not None:
+            say(_sorted_out(root / f"labels{part}", here, decision, description))
     found = [_case(scan, decisions[scan.part], description, counts) for scan in scans]
     if any(case.split == "val" for case in found):  # then what lies in imagesTr is not to be split again
         found = [case if case.split else replace(case, split="train") for case in found]
@@ -150,15 +159,50 @@ def _translation(path: Path, description: dataset_json.Description) -> dict[int,
     return {number: declared.get(name.lower(), -1000 - number) for number, name in segments.items()}
 
 
+def _sorted_out(
+    folder: Path, maps: Mapping[Path, Counts], decision: Decision, description: dataset_json.Description
+) -> str:
+    """Which label maps are scribbles and which full masks, where scribbles mark the background with an id of their own.
+
+    What holds no such mark and is all lines may be either: it is refused by name.
+    """
+    meanings = {path: [decision.ids_in(found).get(value) for value in found] for path, found in maps.items()}
+    scribbles = [path for path in maps if IGNORE in meanings[path]]
+    masks = [path for path in maps if IGNORE not in meanings[path]]
+    mark = decision.strokes
+
+    def lines(path: Path) -> bool:
+        try:
+            source = _label(path, decision.ids, description)
+            return mark not in maps[path] and source is not None and thin(io.read_labels(source).array.astype(np.uint8))
+        except MixsegError:  # check says so
+            return False
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        unclear = [path for path, is_lines in zip(masks, pool.map(lines, masks), strict=True) if is_lines]
+    if unclear:
+        raise MixsegError(
+            f"{folder}: nothing in {_named(unclear)} is wider than a line, and no {mark} marks the background: "
+            f"scribbles or full masks? In a scribble, mark some background with {mark}; in a full mask of thin "
+            f"structures, write {mark} for all of the background."
+        )
+    return f"{folder}: {len(scribbles)} scribbles ({_named(scribbles)}), {len(masks)} full masks ({_named(masks)})."
+
+
+def _named(paths: list[Path], most: int = 4) -> str:
+    return (", ".join(path.name for path in paths[:most]) or "none") + ", ..." * (len(paths) > most)
+
+
 def _case(
     scan: _Scan,
     decision: Decision,
     description: dataset_json.Description,
     counts: Mapping[Path, Counts | None],
 ) -> Case:
-    label = None if scan.label is None else _label(scan.label, decision.ids, description)
-    found = None if scan.label is None else counts[scan.label]
-    unlabelled = [decision.ids.get(value) == IGNORE for value in found or {}]
+    found = (None if scan.label is None else counts[scan.label]) or {}
+    ids = decision.ids_in(found)
+    label = None if scan.label is None else _label(scan.label, ids, description)
+    unlabelled = [ids.get(value) == IGNORE for value in found]
     nothing = bool(unlabelled) and all(unlabelled)
     partial = any(unlabelled)
     patient, frame = patient_and_frame(scan.id)

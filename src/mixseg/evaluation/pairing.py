@@ -80,28 +80,33 @@ def of_folder(
     files = label_maps(folder)
     if not files:
         raise MixsegError(f"{folder} holds no label map: give the folder of reference masks.")
-    counts: Counter[int] = Counter()
     with ThreadPoolExecutor() as pool:
-        for found in track(pool.map(io.count_ids, files.values()), "reading references", total=len(files)):
-            counts.update(found)
+        each_of = list(track(pool.map(io.count_ids, files.values()), "reading references", total=len(files)))
+    counts: Counter[int] = Counter()
+    for found in each_of:
+        counts.update(found)
     places = (place / dataset_json.NAME for place in (folder, folder.parent, predictions))
     declared = next((path for path in places if path.is_file()), None)
     if declared is None:
-        decision = labels.detect(str(folder), counts, names=_named(counts, flags, predicted), flags=flags)
+        names, ignore = _named(counts, flags, predicted), None
     else:
         said = dataset_json.read(declared)
-        decision = labels.detect(str(folder), counts, names=said.names, ignore=said.ignore, flags=flags)
+        names, ignore = dict(said.names), said.ignore
+    decision = labels.detect(str(folder), counts, names=names, ignore=ignore, flags=flags, files=each_of)
     ids = {value: index for value, index in decision.ids.items() if index != IGNORE}
     if len(decision.classes) == 2:
         ids.setdefault(1, 1)  # our own predictions of one structure, whatever its id is in the masks
-    each = [Reference(case, Source((path,), ids=decision.ids), decision.classes) for case, path in files.items()]
+    each = [
+        Reference(case, Source((path,), ids=decision.ids_in(found)), decision.classes)
+        for (case, path), found in zip(files.items(), each_of, strict=True)
+    ]
     return References(each, ids, decision.sentence)
 
 
 def _named(counts: Mapping[int, int], flags: labels.LabelFlags | None, predicted: Sequence[str]) -> dict[int, str]:
     """A name for each id of masks that nobody declared; none where the rule for binary masks applies."""
     found = sorted(set(counts) - set(labels.PADDING) - {0})
-    classes = set(found) - ({flags.unlabelled, flags.background} if flags else set())
+    classes = set(found) - ({flags.unlabelled, flags.background, flags.scribble_background} if flags else set())
     # A mask of 0 and 1 does not say which of several structures it outlines.
     if predicted and classes <= set(range(len(predicted))) and (classes != {1} or len(predicted) == 2):
         return dict(enumerate(predicted))

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from mixseg import io
 from mixseg.datasets import contents
+from mixseg.labels import thin
 from mixseg.types import IGNORE, Case, Volume
 
 Labels = NDArray[np.uint8]
-
-THIN = 0.05
-"""A structure of which less than this share has four neighbours of its own in the slice is a line, not a region."""
 
 
 @dataclass(frozen=True)
@@ -114,15 +112,7 @@ def look(case: Case, *, preview: bool = False) -> Look:
 def _summary(labels: Labels) -> LabelMap:
     counts = np.bincount(labels.ravel(), minlength=IGNORE + 1)
     found = {int(index): int(counts[index]) for index in np.flatnonzero(counts[:IGNORE])}
-    painted = (labels != 0) & (labels != IGNORE)
-    total = int(painted.sum())
-    return LabelMap(found, labels.size, thin=bool(total) and _inside(painted) < THIN * total)
-
-
-def _inside(region: NDArray[np.bool_]) -> int:
-    """How many voxels of ``region`` have all four neighbours in their slice in it too."""
-    middle = region[1:-1, 1:-1]
-    return int((middle & region[:-2, 1:-1] & region[2:, 1:-1] & region[1:-1, :-2] & region[1:-1, 2:]).sum())
+    return LabelMap(found, labels.size, thin=thin(labels))
 
 
 def _preview(image: Volume, full: Labels | None, partial: Labels | None) -> Preview:

@@ -1,6 +1,7 @@
 """Progress: a plain line now and then in a log file, a bar in a terminal, nothing from the other processes."""
 
 import io
+import re
 
 import pytest
 
@@ -76,6 +77,18 @@ def test_a_terminal_gets_a_bar_and_sentences_beside_it():
     assert "training" in shown
     assert "2/2" in shown
     assert "A sentence [with] brackets." in shown
+
+
+def test_a_long_text_leaves_room_for_the_count_and_the_time_left_in_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    text = "full 0.1171 weak 0.05546 distill 0.0004235 entropy 0.264  DSC on val: student 6.9%, teacher 3.5%, both 6.2%"
+    stream = Terminal()
+    with Progress("training", total=300, done=100, stream=stream) as bar:
+        bar.step(text)
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", stream.getvalue())
+    assert re.search(r"training .*101/300 [-\d:]{7}", shown)
+    assert " ".join(text.split()) in " ".join(shown.split())
 
 
 def test_tracking_yields_what_it_is_given(capsys):

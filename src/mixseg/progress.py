@@ -39,17 +39,20 @@ class Progress:
 
     def __enter__(self) -> Self:
         if not self.silent and self.stream.isatty():
-            from rich.console import Console
+            from rich.console import Console, RenderableType
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
+            from rich.text import Text
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            self.bar = Bar(
-                *columns,
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[text]}"),
-                console=Console(file=self.stream),
-            )
+            class TwoLines(Bar):
+                """The text has a line of its own: beside the bar it would push out the count and the time left."""
+
+                def get_renderables(self) -> Iterable[RenderableType]:
+                    yield from super().get_renderables()
+                    yield from (Text(task.fields["text"]) for task in self.tasks if task.fields["text"])
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self.bar = TwoLines(*columns, console=Console(file=self.stream))
             self.bar.start()
             self.task = self.bar.add_task(self.label, total=self.total, completed=self.done, text="")
         return self

@@ -60,7 +60,6 @@ def test_a_file_is_synced_as_every_system_can(tmp_path, monkeypatch):
         (errno.EACCES, "No permission to write"),
         (errno.EROFS, "No permission to write"),
         (errno.EFBIG, "larger than a file may be"),
-        (errno.EISDIR, "is a folder: name a file"),
     ],
 )
 def test_what_the_disk_refuses_is_one_sentence_about_the_file(tmp_path, number, words):
@@ -68,6 +67,14 @@ def test_what_the_disk_refuses_is_one_sentence_about_the_file(tmp_path, number, 
     with pytest.raises(MixsegError, match=words) as caught, explained(path):
         raise OSError(number, os.strerror(number))
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["inner", "."])
+def test_a_folder_is_not_replaced_by_a_file(tmp_path, name):
+    (tmp_path / "inner").mkdir()
+    with pytest.raises(MixsegError, match=r"is a folder: name a file"):
+        write_json(tmp_path / name, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["inner"]
 
 
 def test_other_errors_are_not_dressed_up(tmp_path):

@@ -25,6 +25,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
     A kill leaves the old file or the new one. A full disk or a folder without permission is one sentence.
     """
+    if path.is_dir():
+        raise MixsegError(f"{path} is a folder: name a file.")
     temporary: Path | None = None
     try:
         with explained(path):
@@ -47,7 +49,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Inside, a full disk, a missing permission or a folder in the way is one sentence about ``path``."""
+    """Inside, a full disk or a missing permission is one sentence about ``path``."""
     try:
         yield
     except OSError as error:
@@ -57,8 +59,6 @@ def explained(path: Path) -> Iterator[None]:
             sentence = f"No permission to write {path}: choose a folder of yours."
         elif error.errno == errno.EFBIG:
             sentence = f"{path} is larger than a file may be: raise the limit (ulimit -f), or choose another folder."
-        elif error.errno == errno.EISDIR:
-            sentence = f"{path} is a folder: name a file."
         else:
             raise
         raise MixsegError(sentence) from error

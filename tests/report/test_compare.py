@@ -48,6 +48,21 @@ def test_runs_of_one_method_are_told_apart_by_what_differs(tmp_path):
     ]
 
 
+def test_runs_that_differ_in_more_than_a_name_can_say_are_told_apart_by_their_folders(tmp_path):
+    write_run(tmp_path / "small", scans=2, classes=ATRIUM)
+    more = {"ramp": 0.3, "width": 20, "temperature": 2.0, "divergence": "alpha-2", "schedule": "constant"}
+    write_run(tmp_path / "large", **more, scans=2, classes=ATRIUM)
+    found = gather([tmp_path / "small", tmp_path / "large"])
+    assert [each.name for each in found] == ["kl-ent (small)", "kl-ent (large)"]
+
+
+def test_runs_that_segment_nothing_in_common_are_not_compared(tmp_path):
+    write_run(tmp_path / "atria", scans=2, classes=ATRIUM)
+    write_run(tmp_path / "livers", scans=2, classes=("background", "liver"))
+    with pytest.raises(MixsegError, match=r"no class in common \(.*atria: .*; .*livers: liver\)"):
+        gather([tmp_path / "atria", tmp_path / "livers"])
+
+
 def write_run_on(path, *, seed=0, **facts):
     """A run with other facts about its data."""
     write_run(path, seed=seed, scans=2, classes=ATRIUM)

@@ -18,6 +18,8 @@ from mixseg.errors import MixsegError
 from mixseg.examples import read_examples
 from mixseg.files import write_json
 from mixseg.hardware import Hardware
+from mixseg.report.figures import curves
+from mixseg.report.figures.scans import strips
 from mixseg.report.run_files import RunFiles
 from mixseg.report.run_report import write_report
 from mixseg.report.wording import verdict
@@ -161,6 +163,39 @@ def test_an_unfinished_run_has_a_report_too(tmp_path):
     said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
     assert "The run is not finished: 300 of 600 steps are in the log." in said
     assert "Nothing has been scored yet." in said
+    assert "last: the newest weights that were kept; step 600 will be the end." in said
+
+
+def test_a_run_before_its_first_look_does_not_say_that_there_are_no_validation_scans(tmp_path):
+    write_run(tmp_path, finished=False)
+    (tmp_path / "log.jsonl").write_text("")
+    said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert "No look at validation scans has chosen a best one yet." in said
+    assert "There were no validation scans" not in said
+
+
+def test_a_test_set_without_scans_is_not_said_to_be_closed(tmp_path):
+    write_run(tmp_path, classes=("background", "atrium"), scans=2)
+    path = tmp_path / "environment.json"
+    facts = json.loads(path.read_text())
+    facts["protocol"]["test patients"] = []
+    write_json(path, facts)
+    assert "Not opened by this run" not in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_a_run_of_a_few_steps_has_no_half_steps_on_its_axes(tmp_path):
+    write_run(tmp_path, finished=False, classes=("background", "atrium"), steps=2, validate_every=1)
+    for figure in (curves.losses(RunFiles.read(tmp_path)), curves.validation(RunFiles.read(tmp_path))):
+        assert all(tick == int(tick) for axes in figure.axes for tick in axes.get_xticks())
+
+
+def test_the_name_of_the_worst_scan_is_not_written_over_the_mean():
+    figure = strips([("DSC", [("student", {"easy": 0.12, "hard": 0.0})])])
+    figure.canvas.draw()
+    mean, name = (text.get_window_extent() for text in figure.axes[0].texts)
+    assert figure.axes[0].texts[1].get_text() == "hard"
+    assert not mean.overlaps(name)
+    assert name.ymin >= figure.axes[0].get_window_extent().ymin
 
 
 def test_scores_of_a_run_that_is_trained_longer_are_said_to_be_old(tmp_path):

@@ -17,7 +17,7 @@ from mixseg.report.figures.scans import strips
 from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, joined, page, paragraph, table
 from mixseg.report.run_files import dsc_by_case
-from mixseg.report.wording import part_name
+from mixseg.report.wording import IN_VOXELS, MISSED, part_name
 from mixseg.scores import difference_text, p_text, short_name, wilcoxon
 
 SHOWN = 2
@@ -52,7 +52,8 @@ def comparison_rows(runs: Sequence[Path]) -> list[tuple[str, ...]]:
 def _scores(contenders: Sequence[Contender], part: str) -> Html:
     head, *lines = score_lines(contenders, part)
     note = f"{part_name(part).capitalize()} scans, last checkpoint. Mean ± standard deviation over scans"
-    note += " and seeds." if any(len(contender.runs) > 1 for contender in contenders) else "."
+    note += " and seeds. " if any(len(contender.runs) > 1 for contender in contenders) else ". "
+    note += MISSED if any("mm" in column for column in head) else f"{MISSED} {IN_VOXELS}"
     return joined([*_doubts(contenders, part), table(lines, head), paragraph(note, kind="soft")])
 
 
@@ -86,7 +87,10 @@ def _tests(contenders: Sequence[Contender], part: str) -> Html:
 
 def _scans(contenders: Sequence[Contender], part: str) -> Html:
     columns = [(each.name, dsc_by_case(each.rows(part, each.answer))) for each in contenders]
-    caption = "DSC of each method's answer on each scan, mean over classes and seeds. A thin line joins the same scan."
+    caption = (
+        "DSC of each method's answer on each scan, last checkpoint, mean over classes and seeds. A thin line joins "
+    )
+    caption += "the same scan, the bar is the mean. The name is that of the scan with the lowest DSC."
     return as_html(strips([(f"DSC, {part_name(part)}", columns)], wide=True), caption)
 
 

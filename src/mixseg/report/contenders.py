@@ -18,6 +18,9 @@ from mixseg.scores import MEAN, Row, branch_name, mean_sd, summarise
 NOT_COMPARED = WITHOUT_EFFECT | {"seed"}
 """Keys that make no other method: runs that differ in nothing else are seeds of one."""
 
+LONGEST = 60
+"""A name of more letters fits into no table: such runs are told apart by their folders."""
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -64,7 +67,14 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
         json.loads(key) | {"data": f"{group[0].facts.get('folder', '')} {group[0].facts.get('data', '')[:8]}".strip()}
         for key, group in groups.items()
     ]
+    found = [run for group in groups.values() for run in group]
+    if not set.intersection(*({row.label for row in run.rows} for run in found)):
+        listed = "; ".join(f"{run.path}: {', '.join(run.classes[1:])}" for run in found)
+        raise MixsegError(f"The runs have no class in common ({listed}): compare those that segment the same.")
     names = [_name(settings, settings_of) for settings in settings_of]
+    if max(map(len, names)) > LONGEST:
+        folders = [group[0].path.resolve().name for group in groups.values()]
+        names = [f"{of['method']} ({folder})" for of, folder in zip(settings_of, folders, strict=True)]
     return [Contender(name, tuple(group)) for name, group in zip(names, groups.values(), strict=True)]
 
 

@@ -16,7 +16,7 @@ from mixseg.report.figures.scans import Column, strips
 from mixseg.report.figures.style import as_html
 from mixseg.report.page import Html, escaped, folded, joined, page, paragraph, preformatted
 from mixseg.report.run_files import RunFiles, Warned, dsc_by_case
-from mixseg.report.wording import circumstances, part_name, title, verdict
+from mixseg.report.wording import IN_VOXELS, MISSED, circumstances, part_name, title, verdict
 from mixseg.scores import short_name, summarise
 
 Section = tuple[str, Html]
@@ -79,12 +79,11 @@ def _scores(run: RunFiles) -> Html:
                 folded("Each class, with ASSD and the scans left out", tables.by_class(of_part, run.branches))
             )
     left_out = sum(entry["left_out"] for entry in entries)
-    note = "Mean ± standard deviation over scans; the background is not scored. A structure that was missed altogether "
-    note += "has DSC 0 and the diagonal of the scan as its distances. "
+    note = f"Mean ± standard deviation over scans; the background is not scored. {MISSED} "
     if left_out:
         note += "Left out: scans that have the class neither in the truth nor in the prediction. "
     if all(entry["hd95_mm"]["mean"] is None for entry in entries):
-        note += "Distances are in voxels of the training grid, where a step between slices counts as one."
+        note += IN_VOXELS
     return joined([*bodies, paragraph(note, kind="soft")])
 
 

@@ -107,8 +107,9 @@ def protocol(run: RunFiles) -> Html:
     lines: list[tuple[str, object]] = [(WHO.get(who, who), _people(who, told[who])) for who in told]
     if "val" not in told:
         lines.append((WHO["val"], _people("val", sorted({row.case for row in run.rows if row.part == "val"}))))
+    if "test" in run.parts or told.get("test patients", True):  # without test scans there is nothing to open
+        lines.append(("test set", _opened(run)))
     lines += [
-        ("test set", _opened(run)),
         ("checkpoints", _checkpoints(run)),
         ("seed", _seed(run)),
         ("data", _data(run)),
@@ -132,8 +133,12 @@ def _opened(run: RunFiles) -> str:
 
 def _checkpoints(run: RunFiles) -> str:
     last = f"last: the weights after step {run.config.steps}, the end; no score chose it."
+    none = "There were no validation scans to choose a best one on."
+    if run.finished is None:
+        last = f"last: the newest weights that were kept; step {run.config.steps} will be the end."
+        none = "No look at validation scans has chosen a best one yet."
     if run.best is None:
-        return f"{last} There were no validation scans to choose a best one on."
+        return f"{last} {none}"
     return (
         f"{last} best: the highest mean DSC of the {branch_name(run.answer, run.branches)} on the validation scans, "
         f"looked at every {count(run.config.looks, 'step')}: step {run.best.step}, {100 * run.best.score:.2f} %. "

@@ -9,6 +9,8 @@ from mixseg.report.run_files import RunFiles
 from mixseg.scores import MEAN, branch_name, summarise
 
 PARTS = {"val": "validation", "test": "test"}
+MISSED = "A structure that was missed altogether has DSC 0 and the diagonal of the scan as its distances."
+IN_VOXELS = "Distances are in voxels of the training grid, where a step between slices counts as one."
 
 
 def title(run: RunFiles) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mixseg.report.figures.style import SOFT, legend, line, logarithmic, mark_steps, name_axes, panels, plain
 from mixseg.report.run_files import RunFiles
@@ -134,6 +135,7 @@ def _curve(
     few: dict[str, Any] = {"marker": "o", "markersize": 3} if len(steps) < 15 else {}
     # What was no number is null in the log, and a gap in the curve.
     axes.plot(steps, np.array(values, float), **line(number), **few, label=plain(label) if label else None)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))  # there is no half a step
 
 
 def _mean(values: Sequence[float]) -> float:

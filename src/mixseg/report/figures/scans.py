@@ -32,7 +32,7 @@ def strips(groups: Sequence[tuple[str, Sequence[Column]]], *, wide: bool = False
     for axes, (title, columns) in zip(all_axes, groups, strict=True):
         _panel(axes, columns)
         name_axes(axes, title, "", "DSC (%)")
-        axes.set_ylim(-3, 103)
+        axes.set_ylim(-8, 103)  # with room for the name of a scan at 0
         axes.set_xlim(-0.6, len(columns) - 0.4)
         axes.set_xticks(range(len(columns)), [plain(name) for name, _ in columns])
         axes.grid(visible=False, axis="x")
@@ -56,9 +56,8 @@ def _panel(axes: Axes, columns: Sequence[Column]) -> None:
         axes.annotate(f"{mean:.1f}", (number + 0.32, mean), fontsize=8.5, color=INK, va="center")
         worst = min(values, key=lambda case: values[case])
         if number == 0 and len(values) > 1:
-            low = 100 * values[worst]
-            shift, side = (-2.5, "top") if low > 10 else (2.5, "bottom")
-            axes.annotate(plain(worst), (number, low + shift), fontsize=7.5, color=SOFT, ha="center", va=side)
+            below = 100 * values[worst] - 2.5  # the mean and its number are never there
+            axes.annotate(plain(worst), (number, below), fontsize=7.5, color=SOFT, ha="center", va="top")
 
 
 def _spread(count: int) -> list[float]:

@@ -55,6 +55,8 @@ def test_patients_are_written_and_read_back(tmp_path):
     split = Split(("z", "a"), ("m",), ("b", "c"))
     write_split(tmp_path / "splits.json", split)
     assert read_split(tmp_path / "splits.json", []) == split
+    with pytest.raises(MixsegError, match=r"there is no fold 2: .*write folds with mixseg inspect .*splits_final\.json"):
+        read_split(tmp_path / "splits.json", [], fold=2)
 
 
 def test_one_of_several_datasets_is_read_by_name(tmp_path):

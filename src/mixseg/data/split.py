@@ -93,7 +93,10 @@ def read_split(path: Path, cases: Iterable[Member], *, fold: int | None = None, 
     if not isinstance(content, dict):
         raise MixsegError(f"{path} holds no split: it should be a list of folds or an object with train, val and test.")
     if fold:
-        raise MixsegError(f"{path} holds one split, so there is no fold {fold}: leave the fold out.")
+        raise MixsegError(
+            f"{path} holds one split, so there is no fold {fold}: leave the fold out, or write folds with mixseg inspect "
+            f"{path.parent} --write-split {path.parent / 'splits_final.json'} --folds 5."
+        )
     if "train" not in content:
         content = _of_dataset(path, content, dataset)
     return Split(*(_names(path, content, part) for part in ("train", "val", "test")))

@@ -55,7 +55,7 @@ def test_patients_are_written_and_read_back(tmp_path):
     split = Split(("z", "a"), ("m",), ("b", "c"))
     write_split(tmp_path / "splits.json", split)
     assert read_split(tmp_path / "splits.json", []) == split
-    with pytest.raises(MixsegError, match=r"there is no fold 2: .*write folds with mixseg inspect .*splits_final\.json"):
+    with pytest.raises(MixsegError, match=r"there is no fold 2: .*write folds with mixseg .*splits_final\.json"):
         read_split(tmp_path / "splits.json", [], fold=2)
 
 

@@ -94,7 +94,7 @@ def read_split(path: Path, cases: Iterable[Member], *, fold: int | None = None, 
         raise MixsegError(f"{path} holds no split: it should be a list of folds or an object with train, val and test.")
     if fold:
         raise MixsegError(
-            f"{path} holds one split, so there is no fold {fold}: leave the fold out, or write folds with mixseg inspect "
+            f"{path} holds one split, so there is no fold {fold}: leave it out, or write folds with mixseg inspect "
             f"{path.parent} --write-split {path.parent / 'splits_final.json'} --folds 5."
         )
     if "train" not in content:

@@ -191,6 +191,9 @@ def test_minus_one_is_unlabelled():
         ({"image": np.zeros((4, 4)), "full": np.full((4, 4), 300)}, "s: full labels hold values"),
         ({"image": np.zeros((4, 4)), "full": np.full((4, 4), np.nan)}, "s: full labels hold values"),
         ({"image": np.full((4, 4), np.inf)}, "s: the image holds nan or inf"),
+        ({"image": np.zeros((4, 4)), "spacing": 1.5}, "s: spacing is the voxel size along I, J, K, .* not 1.5"),
+        ({"image": np.zeros((4, 4)), "spacing": (1, 1)}, "s: spacing"),
+        ({"image": np.zeros((4, 4)), "spacing": (1, 1, 0)}, "s: spacing"),
     ],
 )
 def test_arrays_that_make_no_scan_are_told_in_a_sentence(arguments, sentence):
@@ -202,6 +205,25 @@ def test_a_label_beyond_the_named_classes_is_told_with_the_scan(tmp_path):
     image, mask = blob(0)
     with pytest.raises(MixsegError, match="s9 has the label 3, and 2 classes are named"):
         mixseg.train([mixseg.scan("s9", image, full=3 * mask)], classes=CLASSES, out=tmp_path, **TINY)
+
+
+def test_a_spacing_may_be_an_array():
+    image, mask = blob(0)
+    made = mixseg.scan("s", image, full=mask, spacing=np.array([1.4, 1.4, 8]))
+    assert made.spacing == made.header.spacing == (1.4, 1.4, 8.0)
+
+
+def test_an_array_is_no_scan_and_a_text_no_list_of_classes(tmp_path):
+    image, _ = blob(0)
+    with pytest.raises(MixsegError, match=r"made by mixseg\.scan.*ndarray"):
+        mixseg.train([image], classes=CLASSES, out=tmp_path / "run", **TINY)
+    with pytest.raises(MixsegError, match="classes is the text 'background'"):
+        mixseg.train(scans(), classes="background", out=tmp_path / "run", **TINY)
+
+
+def test_a_misspelt_device_is_told(trained):
+    with pytest.raises(MixsegError, match="Unknown device 'gpu': choose one of auto, cuda, mps, cpu"):
+        mixseg.load(trained.run, device="gpu")
 
 
 def test_without_a_scan_there_is_nothing_to_train_on(tmp_path):

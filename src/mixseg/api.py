@@ -117,7 +117,8 @@ def _scan(
     images, low, high = zip(*channels, strict=True)
     shape = images[0].shape
     labels = [_labels(given, shape, f"{name}: {what}") for given, what in ((full, "full"), (partial, "partial"))]
-    return ArrayScan(name, Native(np.ascontiguousarray(np.stack(images)), low, high, *labels), spacing)
+    native = Native(np.ascontiguousarray(np.stack(images)), low, high, *labels)
+    return ArrayScan(name, native, None if spacing is None else _spacing(spacing, name))
 
 
 @torch_as_it_was()
@@ -145,9 +146,13 @@ def train(
     """
     if not scans:
         raise MixsegError("There is no scan to train on: give at least one with a full mask.")
+    if isinstance(classes, str):
+        raise MixsegError(f"classes is the text {classes!r}: give a list of names, the background first.")
     out, hardware = Path(out), Hardware(device)
     everyone = [*scans, *val, *test]
     for each in everyone:
+        if not isinstance(each, ArrayScan):
+            raise MixsegError(f"A scan to train with is made by mixseg.scan(name, image, ...): this is {type(each)}.")
         _check_classes(each, classes)
     config, plan = planned([each.extent for each in everyone], settings, out, hardware)
     if config.clip is not None:
@@ -265,6 +270,15 @@ def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
     if not np.isfinite(array).all():
         raise MixsegError(f"{name}: the image holds nan or inf: replace them first, with np.nan_to_num for example.")
     return list(array)
+
+
+def _spacing(given: Sequence[float], name: str) -> tuple[float, float, float]:
+    """The voxel size in mm along I, J, K, from any three numbers above 0."""
+    sizes = np.asarray(given)
+    if sizes.shape != (3,) or sizes.dtype.kind not in "iuf" or not (np.isfinite(sizes) & (sizes > 0)).all():
+        raise MixsegError(f"{name}: spacing is the voxel size along I, J, K, three numbers of mm above 0, not {given}.")
+    i, j, k = sizes.tolist()
+    return float(i), float(j), float(k)
 
 
 def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Labels | None:

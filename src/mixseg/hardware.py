@@ -108,6 +108,8 @@ def accelerator_of(device: str) -> str:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         return next(name for name, there in available.items() if there)
+    if device not in available:  # no guess: "gpu" is nearest to "cpu"
+        raise MixsegError(f"Unknown device {device!r}: choose one of auto, {', '.join(available)}.")
     if not available[device]:
         raise MixsegError(f"torch sees no {device} device here: use --device cpu, or ask `mixseg doctor`.")
     return device

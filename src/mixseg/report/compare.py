@@ -87,10 +87,8 @@ def _tests(contenders: Sequence[Contender], part: str) -> Html:
 
 def _scans(contenders: Sequence[Contender], part: str) -> Html:
     columns = [(each.name, dsc_by_case(each.rows(part, each.answer))) for each in contenders]
-    caption = (
-        "DSC of each method's answer on each scan, last checkpoint, mean over classes and seeds. A thin line joins "
-    )
-    caption += "the same scan, the bar is the mean. The name is that of the scan with the lowest DSC."
+    caption = "DSC of each method's answer on each scan, last checkpoint, mean over classes and seeds. A thin line "
+    caption += "joins the same scan, the bar is the mean. The name is that of the scan with the lowest DSC."
     return as_html(strips([(f"DSC, {part_name(part)}", columns)], wide=True), caption)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from contenders import make_feed, make_scans
 from mixseg.config import Config, make_config
 from mixseg.engine import make_optimizer, speed_up
-from mixseg.hardware import Hardware, make_fabric
+from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.model import build
 from mixseg.stepping import PlainStep, make_step
 
@@ -30,7 +30,7 @@ def losses(config: Config, hardware: Hardware, steps: int, *, fast: bool) -> Ten
     """The loss and its terms, weighted, in each of the first steps: ``(steps, 1 + terms)``."""
     from torch._inductor import config as inductor
 
-    fabric = make_fabric(hardware, config.precision)
+    fabric = make_fabric(hardware, settle_precision(config.precision, hardware.device, dims=config.dims))
     feed = make_feed(make_scans(config), config, fabric.device)
     method = build(config, channels=1, classes=2)
     if fast:

@@ -36,7 +36,7 @@ from floors import ceilings, floors, observe
 from kernel_profile import profile_steps
 from mixseg import engine
 from mixseg.config import Config, make_config
-from mixseg.hardware import Hardware, make_fabric
+from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.model import build
 from mixseg.types import KINDS
 from plain_loop import plain_family
@@ -270,7 +270,8 @@ def main() -> None:
         setattr(inductor, key, value)
     if args.all_biases:
         engine.drop_idle_biases = lambda method: None
-    fabric = make_fabric(Hardware(device=args.device), dict(args.set).get("precision", "auto"))
+    precision = settle_precision(dict(args.set).get("precision", "auto"), args.device, dims=args.dims)
+    fabric = make_fabric(Hardware(device=args.device), precision)
     flags = Flags()
     preset = args.preset or ("paper" if fabric.device.type == "cuda" else "quick")
     args.ceilings = ceilings(fabric.device, activations(fabric))

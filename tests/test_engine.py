@@ -25,7 +25,7 @@ from mixseg.data.batches import Feed
 from mixseg.engine import evaluating, fit, make_optimizer, speed_up
 from mixseg.errors import MixsegError
 from mixseg.files import replacing
-from mixseg.hardware import Hardware, make_fabric
+from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.logbook import read_log
 from mixseg.methods import METHODS, Method, Term
 from mixseg.model import build, load
@@ -41,7 +41,7 @@ def start(folder, *, method=None, look=None, scans=None, **changes):
     """``fit`` on tiny data with a look that scores nothing in particular."""
     folder.mkdir(exist_ok=True)
     chosen = config(**changes)
-    fabric = make_fabric(CPU, chosen.precision)
+    fabric = make_fabric(CPU, settle_precision(chosen.precision, "cpu", dims=chosen.dims))
     feed = Feed(
         (scans or data()).train,
         {"full": 2, "partial": 2},

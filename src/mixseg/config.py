@@ -88,7 +88,8 @@ class Config:
         average: Decay of a moving average of the weights, used for validation and prediction; 0 is off.
         largest: Numbers of the classes (the first structure is 1) of which a prediction keeps the largest connected
             piece alone; None: those that are one piece in every full mask of the training scans.
-        precision: "fp64", "fp32", "tf32" or "bf16"; "auto" is bf16 on a GPU or CPU that has it and fp32 elsewhere.
+        precision: "fp64", "fp32", "tf32" or "bf16"; "auto" is bf16 on a GPU that has it, and for slices on a CPU that
+            has it, and fp32 elsewhere.
         compile: Whether the network is compiled first, where the machine can; pays on long GPU runs.
         validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
         on_collapse: What happens when the student runs away: "warn" or "stop".

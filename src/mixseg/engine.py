@@ -83,9 +83,7 @@ def fit(
             try:
                 loss, terms = train_on(state.step)
             except TorchDynamoException as error:  # in the first step, which can be taken again
-                bar.say(cannot_compile(error))
-                plainly.enter_context(torch.compiler.set_stance("force_eager"))
-                optimizer.zero_grad(set_to_none=True)
+                plainly.enter_context(without_compiling(error, optimizer, bar))
                 loss, terms = train_on(state.step)
             method.after_step(state.step, state.step / config.steps)
             if state.average:
@@ -229,14 +227,18 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
             part.compile(dynamic=False)
 
 
-def cannot_compile(error: TorchDynamoException) -> str:
-    """One sentence: the compiler's tools are the machine's, and not every machine has them."""
+@contextmanager
+def without_compiling(error: TorchDynamoException, optimizer: torch.optim.Optimizer, bar: Progress) -> Iterator[None]:
+    """Say that the machine lacks what a compiler needs; inside, everything runs as it is written."""
     why = next((line for line in str(error).splitlines() if line and not line.startswith("backend=")), "")
     why = textwrap.shorten(why, 120, placeholder=" ...") or type(error).__name__
-    return (
+    bar.say(
         f"The network cannot be compiled here ({why.rstrip('.')}): training goes on without, and takes longer. Ask "
         "`mixseg doctor` what is missing, or set compile=false."
     )
+    optimizer.zero_grad(set_to_none=True)
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
 @contextmanager

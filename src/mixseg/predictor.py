@@ -17,7 +17,7 @@ from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.engine import evaluating
 from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware, make_fabric
+from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities
 from mixseg.methods import Method
 from mixseg.model import load
@@ -62,7 +62,8 @@ class Predictor:
             config: Its config with other windows, if not as it is.
         """
         facts = run.facts
-        fabric = make_fabric(Hardware(device), run.config.precision)
+        precision = settle_precision(run.config.precision, device, dims=run.config.dims)
+        fabric = make_fabric(Hardware(device), precision)
         classes = len(facts["classes"])
         method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
         origin = f"{chosen} checkpoint (step {step})"

@@ -85,7 +85,7 @@ def train(
         raise MixsegError(NO_TEST)
     config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
     hardware = hardware or Hardware()
-    precision = settle_precision(config.precision, hardware.device)
+    precision = settle_precision(config.precision, hardware.device, dims=config.dims)
     fabric = make_fabric(hardware, precision)
     with ExitStack() as held:
         held.callback(disband)

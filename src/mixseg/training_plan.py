@@ -83,7 +83,7 @@ def means_of(config: Config, hardware: Hardware) -> Means:
     """The network and the method of ``config``, and what they can be trained with on ``hardware``."""
     network = NETWORKS[config.network]
     accelerator = accelerator_of(hardware.device)
-    number = {"bf16": 2, "fp64": 8}.get(settle_precision(config.precision, hardware.device), 4)
+    number = {"bf16": 2, "fp64": 8}.get(settle_precision(config.precision, hardware.device, dims=config.dims), 4)
     memory, where = _gpu() if accelerator == "cuda" else (_ram() / hardware.devices, "memory")
     return Means(
         memory=memory,

@@ -462,6 +462,21 @@ def test_a_key_of_the_config_written_as_a_flag_is_told_where_it_belongs(words, h
     assert told == [f"{hint.split('=')[0]} is a key of the config: write --set {hint}" for hint in hints]
 
 
+@pytest.mark.parametrize("verb", ["train", "self-train"])
+def test_a_verb_without_words_says_what_it_needs(verb, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main([verb])
+    assert exit_.value.code == 2
+    assert "Required" in capsys.readouterr().err
+
+
+def test_an_out_that_is_a_file_is_told_as_such(tmp_path, capsys):
+    (tmp_path / "out").write_text("mine")
+    assert main(["train", str(make_nnunet(tmp_path / "scans")), "--out", str(tmp_path / "out")]) == 2
+    assert "is a file: choose a folder as --out" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "out").read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_teaches_with_an_example_and_has_help(name, capsys):
     function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name.replace("-", "_"))

@@ -39,7 +39,7 @@ def test_a_class_runs_away_or_dies_out(shares, progress, words):
     assert words in sentence
     assert bool(sentence) == bool(words)
     if words:
-        assert ("Train longer" if "nothing" in words else "Raise weights.distill") in sentence, "with the remedy"
+        assert ("Train longer" if "nothing" in words else "raise weights.distill") in sentence, "with the remedy"
 
 
 def test_a_class_that_the_full_masks_lack_may_stay_away_but_not_take_over():

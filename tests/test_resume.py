@@ -242,9 +242,9 @@ def test_a_changed_config_is_refused_by_name(tmp_path, changes, words):
 
 @pytest.mark.parametrize("other", [{"hash": "others"}, {"protocol": {"full": ["x"]}}, {"classes": ("background", "b")}])
 def test_other_data_or_another_split_are_refused(tmp_path, other):
-    train(config(steps=5), data(), tmp_path / "run", hardware=CPU)
+    train(config(steps=5), replace(data(), folder="Hearts"), tmp_path / "run", hardware=CPU)
     for steps in (5, 10):
-        with pytest.raises(MixsegError, match="holds a run on other data"):
+        with pytest.raises(MixsegError, match=r"holds a run on other data \(Hearts\)"):
             train(config(steps=steps), replace(data(), **other), tmp_path / "run", hardware=CPU)
     assert RunFolder(tmp_path / "run").finished
 

@@ -34,7 +34,7 @@ from mixseg.networks.instance_norm import InstanceNorm, leanly_normalised
 from mixseg.prediction import scan_of
 from mixseg.predictor import Predictor
 from mixseg.training_data import prepare_options
-from mixseg.training_plan import extent_of, means_of, plan_for, planned
+from mixseg.training_plan import extent_of, means_of, plan_for, planned, stretched
 from mixseg.types import IGNORE, Batch, Case, Part, Source
 from mixseg.validation import Look
 
@@ -166,6 +166,22 @@ def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_pa
         unplanned = make_config(preset=preset, dims=2)
         assert planned(extents, {"preset": preset}, tmp_path / "run", hardware) == (unplanned, [])
     assert main(["train", str(thick), "--out", str(tmp_path / "x"), "--spacing", "1", "1", "1", "--dims", "2"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "of 20x30 pixels for example, are stretched to 64x64 (preset quick)"),
+        ({"size": [20, 30]}, ""),
+        ({"spacing": [1.0, 1.0]}, ""),
+        ({"dims": 3}, ""),
+    ],
+)
+def test_slices_that_a_preset_stretches_are_told(settings, told, tmp_path, capsys):
+    extents = [Extent((20, 30, 10), (1.0, 1.0, 8.0))]
+    planned(extents, {"preset": "quick", **settings}, tmp_path / "run", Hardware("cpu"))
+    assert told in capsys.readouterr().out
+    assert bool(stretched(extents, make_config(preset="quick", **{"dims": 2, **settings}))) == bool(told)
 
 
 @pytest.mark.parametrize(

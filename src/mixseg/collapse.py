@@ -64,7 +64,10 @@ class Guard:
     def _shares(self, shares: Sequence[float], progress: float) -> str:
         for name, share, expected in list(zip(self.classes, shares, self.expected, strict=True))[1:]:
             if progress >= GRACE[0] and share > TOO_MUCH[0] * expected + TOO_MUCH[1]:
-                how, remedy = "far too much", "Raise weights.distill, or lower weights.entropy or use ramp=0.3"
+                how, remedy = (
+                    "far too much",
+                    "Train longer, raise weights.distill, lower weights.entropy or use ramp=0.3",
+                )
             elif progress >= GRACE[1] and share < TOO_LITTLE * expected:
                 how, remedy = "next to nothing", "Train longer, raise weights.weak, or lower weights.entropy"
             else:

@@ -100,7 +100,7 @@ def read_json(path: Path, *, missing_ok: bool = False) -> Any:  # noqa: ANN401 -
     """Read a JSON file; a missing or broken one is one sentence, or a missing one None."""
     try:
         return json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if missing_ok:
             return None
         raise MixsegError(f"{path} does not exist: check the path.") from None

@@ -93,10 +93,10 @@ class RunFolder:
             return
         self.refuse_changed(config)
         was = self.facts
+        whose = f" ({was['folder']})" if "folder" in was else ""
         if any(was.get(key) != facts.get(key) for key in ("data", "classes", "protocol")):
             raise MixsegError(
-                f"{self.path} holds a run on other data ({was.get('data')}), or on another split of them: "
-                "choose another --out."
+                f"{self.path} holds a run on other data{whose}, or on another split of them: choose another --out."
             )
 
     def refuse_changed(self, config: Config, *, but: Collection[str] = ()) -> None:

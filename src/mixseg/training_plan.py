@@ -43,12 +43,27 @@ def planned(
         return make_config(**settings), before.facts.get("plan", [])
     scans = list(extents)
     if settings.get("preset", PLANNED) != PLANNED:
-        return make_config(**{"dims": choose_dims(scans)[0], **settings}), []
+        config = make_config(**{"dims": choose_dims(scans)[0], **settings})
+        if told := stretched(scans, config):
+            print(told, flush=True)
+        return config, []
     plan = plan_for(scans, settings, hardware)
     print(plan.told(), flush=True)
     if not asked_for and accelerator_of(hardware.device) == "cpu":
         print(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.", flush=True)
     return make_config(**{**plan.settings, **settings}), list(plan.reasons)
+
+
+def stretched(scans: Sequence[Extent], config: Config) -> str:
+    """A sentence about slices that are brought to the size of the preset whatever they show, or ""."""
+    found = {scan.shape[:2] for scan in scans} - {config.size}
+    if config.dims == 3 or config.spacing or config.long_side or not found:
+        return ""
+    grid, largest = ("x".join(map(str, size)) for size in (config.size, max(found)))
+    return (
+        f"Slices, of {largest} pixels for example, are stretched to {grid} (preset {config.preset}), and distances are "
+        "scored there: --size or --spacing keep more of them."
+    )
 
 
 def taken_over(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any
 
 from mixseg.errors import MixsegError
@@ -28,7 +29,7 @@ def meant_as_settings(words: Sequence[str], flags: Collection[str]) -> list[str]
 
     keys, known = {field.name for field in fields(Config)}, {flag.replace("_", "-") for flag in flags}
     said = []
-    for word, after in zip(words, (*words[1:], "--"), strict=True):
+    for word, after in pairwise((*words, "--")):
         flag, equals, value = word.partition("=")
         key = flag.removeprefix("--").replace("-", "_")
         if flag.startswith("--") and flag.replace("_", "-") not in known and key.split(".")[0] in keys:

@@ -103,26 +103,28 @@ def test_the_paper_preset_is_the_papers_protocol():
         ({"divergence": "KL"}, ["'KL'", "did you mean 'kl'?"]),
         ({"passes": "both"}, ["'passes'", "'both'", "separate, joint"]),
         ({"dims": 4}, ["'dims'", "2, 3"]),
-        ({"steps": "many"}, ["'steps'", "'many'"]),
-        ({"steps": 10.5}, ["'steps'", "10.5"]),
+        ({"steps": "many"}, ["'steps'", "'many'", "not a whole number:"]),
+        ({"steps": 10.5}, ["'steps'", "10.5", "not a whole number:"]),
         ({"steps": 0}, ["'steps'", "at least 1"]),
         ({"steps": True}, ["'steps'", "True"]),
         ({"seed": -1}, ["'seed'", "at least 0"]),
         ({"set": 0}, ["'set'", "at least 1"]),
-        ({"lr": "fast"}, ["'lr'", "'fast'"]),
+        ({"lr": "fast"}, ["'lr'", "'fast'", "not a number:"]),
         ({"lr": 0}, ["'lr'", "positive"]),
         ({"lr": float("nan")}, ["'lr'", "positive"]),
         ({"dropout": 1.5}, ["'dropout'", "between 0 and 1"]),
         ({"average": 1.0}, ["'average'", "1.0", "between 0 and 0.999999"]),
         ({"size": [64]}, ["'size'", "2 numbers"]),
-        ({"size": 64}, ["'size'", "64"]),
+        ({"size": 64}, ["'size'", "64", "not a list:"]),
         ({"patch": [8, 8]}, ["'patch'", "3 numbers"]),
-        ({"target": {"LV": 1}}, ["'target'"]),
-        ({"batch": 8}, ["'batch'", "8"]),
+        ({"target": {"LV": 1}}, ["'target'", "not a list:"]),
+        ({"target": [1]}, ["'target'", "not text:"]),
+        ({"batch": 8}, ["'batch'", "8", "not a group of keys:"]),
         ({"batch": {"full": 0}}, ["'batch'", "at least 1 of 'full'"]),
         ({"batch": {"partial": -1}}, ["'batch'", "below 0"]),
-        ({"weights": {"distill": "much"}}, ["'weights'", "'much'"]),
-        ({"compile": 1}, ["'compile'", "1"]),
+        ({"weights": 3}, ["'weights'", "not a group of keys:"]),
+        ({"weights": {"distill": "much"}}, ["'weights'", "'much'", "not a number:"]),
+        ({"compile": 1}, ["'compile'", "1", "not true or false:"]),
         ({"precision": "fp16"}, ["'precision'", "bf16"]),
     ],
 )
@@ -167,3 +169,8 @@ def test_a_look_comes_every_hundredth_of_training_and_at_least_every_50_steps(st
 def test_a_config_cannot_be_changed_in_place():
     with pytest.raises(AttributeError):
         Config().steps = 3
+
+
+def test_a_whole_number_may_be_written_with_an_exponent():
+    steps = from_dict({"steps": 1e4}).steps
+    assert (steps, type(steps)) == (10000, int)

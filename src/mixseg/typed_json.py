@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 from mixseg.errors import MixsegError, did_you_mean
 
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
+"""What the user is told that a value is not; anything else is a dataclass or a mapping."""
+
 
 def build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401 - a dataclass and its instance
     """The dataclass ``kind`` from the keys that JSON sets; an unknown key is one sentence that suggests another.
@@ -52,8 +55,8 @@ def as_typed(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
         return tuple(as_typed(arguments[0], item, where) for item in value)
     if isinstance(value, Mapping) and origin is Mapping:
         return {key: as_typed(arguments[1], item, where) for key, item in value.items()}
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if {hint, type(value)} == {int, float} and float(value).is_integer():  # 1 for 1.0, and 1e4 for 10000
+        return hint(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise MixsegError(f"{where} is {value!r}, which is not a {getattr(hint, '__name__', hint)}: correct it.")
+    raise MixsegError(f"{where} is {value!r}, which is not {WORDS.get(origin or hint, 'a group of keys')}: correct it.")

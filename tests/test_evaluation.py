@@ -132,6 +132,7 @@ def test_missing_predictions_and_left_out_classes_are_named(folders):
     assert result.unmatched == (predictions / "z.nii.gz",)
     remarks = " ".join(result.remarks())
     assert f"1 without a prediction, not scored: {predictions / 'b'}." in remarks
+    assert f"1 without a reference, not scored: {predictions / 'z.nii.gz'}." in remarks
     assert "LV: 1 left out of the means" in remarks
     assert math.isnan(result.rows[-1].dsc)
     assert [line[:4] for line in result.table()[1:]] == [
@@ -139,6 +140,15 @@ def test_missing_predictions_and_left_out_classes_are_named(folders):
         ("RV", "2", "1", result.table()[2][3]),
         ("mean", "2", "2", result.table()[3][3]),
     ]
+
+
+def test_maps_beside_a_prediction_are_no_predictions_without_a_reference(folders):
+    predictions, masks, _ = folders
+    sure = np.zeros((8, 7, 4), np.float32)
+    write(predictions, {"a_entropy": sure, "b_probability_LV": sure, "lost_entropy": sure})
+    result = evaluate(predictions, masks)
+    assert [path.name for path in result.unmatched] == ["lost_entropy.nii.gz"]
+    assert not evaluate(masks, masks).unmatched
 
 
 def test_written_files_hold_the_same_rows(folders, tmp_path):

@@ -22,6 +22,9 @@ IGNORE = 255
 CLASSES = "classes.json"
 """Beside predicted label maps: the names of the classes by index."""
 
+ENTROPY, PROBABILITY = "_entropy", "_probability_"
+"""What follows the name of a scan in the names of maps that lie beside its label map."""
+
 Kind = Literal["full", "partial", "bare"]
 """How a scan is supervised: every voxel labelled, some of them, none."""
 

@@ -55,10 +55,12 @@ class Evaluation:
         return table(summarise(self.rows))
 
     def remarks(self) -> list[str]:
-        """Sentences about what the means do not show: missing predictions, classes in neither mask."""
+        """Sentences about what the means do not show: what was not scored, classes in neither mask."""
         said = [self.meaning] if self.meaning else []
         if self.missing:
             said.append(f"{len(self.missing)} without a prediction, not scored: {_some(self.missing)}.")
+        if self.unmatched:
+            said.append(f"{len(self.unmatched)} without a reference, not scored: {_some(self.unmatched)}.")
         left_out: Counter[str] = Counter(row.label for row in self.rows if row.dsc != row.dsc)
         for label, count in left_out.items():
             said.append(f"{label}: {count} left out of the means, in neither the reference nor the prediction.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from mixseg.datasets import dataset_json
 from mixseg.errors import MixsegError
 from mixseg.files import read_json
 from mixseg.progress import track
-from mixseg.types import CLASSES, IGNORE, Case, Source
+from mixseg.types import CLASSES, ENTROPY, IGNORE, PROBABILITY, Case, Source
 
 Output = tuple[str, str]
 """Checkpoint and branch, "" where a folder does not say."""
@@ -146,10 +146,15 @@ def match(predictions: Path, truths: Sequence[Reference], ids: Mapping[int, int]
     known = {truth.case for truth in truths}
     for output, folder in _outputs(predictions).items():
         files = label_maps(folder)
-        unmatched += [path for case, path in files.items() if case not in known]
+        unmatched += [path for case, path in files.items() if case not in known and not _is_beside(case, files)]
         missing += [folder / truth.case for truth in truths if truth.case not in files]
         jobs += [Job(output, Source((files[truth.case],), ids=ids), truth) for truth in truths if truth.case in files]
     return Matched(jobs, missing, unmatched)
+
+
+def _is_beside(name: str, files: Collection[str]) -> bool:
+    """Whether a file is a map of how sure a prediction is, that of another of the ``files``."""
+    return any(case != name and case in files for case in (name.removesuffix(ENTROPY), name.rpartition(PROBABILITY)[0]))
 
 
 def _outputs(predictions: Path) -> dict[Output, Path]:

@@ -68,6 +68,19 @@ def test_a_misspelt_name_is_one_sentence(capsys, tmp_path):
     assert "did you mean 'self-training'" in capsys.readouterr().err
 
 
+def test_a_misspelt_method_is_one_sentence_before_scans_are_made(capsys, tmp_path):
+    assert main(["experiment", "main", "--out", str(tmp_path / "out"), "--methods", "klent"]) == 2
+    assert capsys.readouterr().err == "Unknown row of main 'klent': did you mean 'kl-ent'?\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_tables_of_several_settings_are_apart(scans, tmp_path, capsys):
+    flags = [*FLAGS, "--sets", "1", "2", "--methods", "lower-bound"]
+    assert main(["experiment", "main", "--dataset", str(scans), "-o", str(tmp_path), *flags]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert [lines[lines.index(head) - 1] for head in ("Set-1", "Set-2")] == ["", ""]
+
+
 def test_a_table_from_one_line_and_a_failed_run_is_told(scans, tmp_path, capsys):
     out = tmp_path / "out"
     command = ["experiment", "main", "--dataset", str(scans), "-o", str(out), *FLAGS, "--methods", "lower-bound"]

@@ -162,6 +162,7 @@ def _print_results(folder: Path) -> None:
     results = read_results(folder)
     table = complexity_table(results) if results.plan.measured else score_table(results)
     for group in table.groups:
+        print()
         print_table(group.lines, table.head, title=group.heading)
     print(f"\n{table.reading}")
     print(f"\nWith figures and tests: {write_experiment(folder)}")

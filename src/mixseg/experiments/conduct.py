@@ -17,7 +17,7 @@ from mixseg.experiments.executors import Place, make_executor
 from mixseg.experiments.grid import Experiment
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan, run_path, write_plan
-from mixseg.experiments.planning import Request, make_plan
+from mixseg.experiments.planning import Request, make_plan, rows_of
 from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans
 from mixseg.experiments.runner import Board, see_through
 from mixseg.experiments.states import state_of
@@ -54,6 +54,7 @@ def conduct(
         show: Is given the board whenever it has been looked at.
     """
     experiment = EXPERIMENTS[known("experiment", name, EXPERIMENTS)]
+    rows_of(experiment, request)  # a misspelt one is told before scans are made or read
     place = place or Place(out)
     if experiment.measured:
         return _measure(experiment, dataset, out, request, place, flags), None

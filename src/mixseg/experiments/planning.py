@@ -96,12 +96,17 @@ def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Spl
     )
 
 
-def _rows_and_sets(experiment: Experiment, request: Request, scans: Scans) -> list[tuple[Row, int | None]]:
-    """Every row at every setting, in the order of the table."""
+def rows_of(experiment: Experiment, request: Request) -> list[Row]:
+    """Those of its rows that are asked for."""
     choices = {name for row in experiment.rows for name in (row.label, row.recipe.method)}
     for name in request.only:
         known(f"row of {experiment.name}", name, choices)
-    rows = [row for row in experiment.rows if not request.only or {row.label, row.recipe.method} & set(request.only)]
+    return [row for row in experiment.rows if not request.only or {row.label, row.recipe.method} & set(request.only)]
+
+
+def _rows_and_sets(experiment: Experiment, request: Request, scans: Scans) -> list[tuple[Row, int | None]]:
+    """Every row at every setting, in the order of the table."""
+    rows = rows_of(experiment, request)
     sets: Sequence[int | None] = request.sets or ((QUICK_SET,) if request.quick else experiment.sets)
     if scans.as_labelled and request.sets is None:
         sets = (None,)

@@ -1,6 +1,7 @@
 """From images to label maps: which files are images, which weights answer, and how volumes are covered."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -36,6 +37,34 @@ def test_two_files_of_one_scan_are_not_two_channels(tmp_path, twin):
     touch(tmp_path, "a.nii.gz", twin)
     with pytest.raises(MixsegError, match=r"a.* and .*a.* are two files for one scan: rename or remove one"):
         find_images(tmp_path)
+
+
+def test_one_file_is_a_scan(tmp_path):
+    touch(tmp_path, "a_0000.nii.gz", "a_0001.nii.gz", "b.nii.gz", "notes.txt")
+    for name, id_ in (("a_0000.nii.gz", "a"), ("a_0001.nii.gz", "a_0001"), ("b.nii.gz", "b")):
+        (case,) = find_images(tmp_path / name, channels=1)
+        assert (case.id, [source.path for source in case.image]) == (id_, [tmp_path / name])
+    for name in ("notes.txt", "nowhere"):
+        with pytest.raises(MixsegError, match=f"{name} is no folder, and no image: give an image, or the folder"):
+            find_images(tmp_path / name)
+
+
+def test_the_folder_above_the_images_suggests_theirs(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "notes").mkdir()
+    touch(tmp_path / "images", "a.nii.gz")
+    with pytest.raises(MixsegError) as caught:
+        find_images(tmp_path)
+    assert str(caught.value) == f"{tmp_path} holds no images: did you mean {tmp_path / 'images'}?"
+    touch(tmp_path / "notes", "b.nii.gz")
+    with pytest.raises(MixsegError, match="in none of the known layouts"):
+        find_images(tmp_path)
+
+
+def test_a_dataset_of_one_folder_is_no_folder_above_images(tmp_path):
+    io.write(tmp_path / "imagesTr" / "a_0000.nii.gz", np.zeros((4, 4, 2), np.float32))
+    write_json(tmp_path / "dataset.json", {"labels": {"background": 0, "disc": 1}, "channel_names": {"0": "MR"}})
+    assert [case.id for case in find_images(tmp_path)] == ["a"]
 
 
 def test_images_of_another_number_of_channels_are_refused_with_the_remedy(tmp_path):
@@ -200,3 +229,63 @@ def test_a_label_map_never_takes_the_place_of_its_image(tmp_path):
     assert image.read_bytes() == before
     predict_folder(run, image.parent, tmp_path / "out", device="cpu")
     assert json.loads((tmp_path / "out" / "classes.json").read_text()) == list(CLASSES)
+
+
+@pytest.fixture(scope="module")
+def slices(tmp_path_factory):
+    """A run and two images."""
+    folder = tmp_path_factory.mktemp("slices")
+    train(config(steps=2), data(), folder / "run", hardware=Hardware("cpu"))
+    for name in "ab":
+        voxels = np.random.default_rng(ord(name)).normal(size=(16, 16, 2)).astype(np.float32)
+        io.write(folder / "images" / f"{name}.nii.gz", voxels)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["b", "b_entropy"])
+def test_a_file_that_no_prediction_left_is_not_overwritten(slices, tmp_path, capsys, name):
+    io.write(tmp_path / f"{name}.nii.gz", np.ones((16, 16, 2), np.uint8))
+    before = (tmp_path / f"{name}.nii.gz").read_bytes()
+    command = ["predict", str(slices / "run"), "-i", str(slices / "images"), "-o", str(tmp_path), "-device", "cpu"]
+    assert main([*command, "--entropy"]) == 2
+    said = f"{tmp_path / name}.nii.gz would be overwritten, and mixseg predict did not make {tmp_path} (it has no "
+    assert capsys.readouterr().err.startswith(said)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{name}.nii.gz"]
+    assert (tmp_path / f"{name}.nii.gz").read_bytes() == before
+
+
+def test_a_prediction_that_was_stopped_can_be_begun_again(slices, tmp_path, monkeypatch):
+    write = io.write
+
+    def stopped(path, *arguments, **options):
+        if path.name == "b.nii.gz":
+            raise KeyboardInterrupt
+        write(path, *arguments, **options)
+
+    monkeypatch.setattr(io, "write", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        predict(slices, tmp_path)
+    monkeypatch.undo()
+    assert (tmp_path / "a.nii.gz").exists()
+    assert set(predict(slices, tmp_path)) == {"a", "b"}
+
+
+def test_maps_that_are_not_written_again_are_named(slices, tmp_path, capsys):
+    predict(slices, tmp_path, entropy=True, probabilities=True)
+    assert "Left over" not in capsys.readouterr().out
+    predict(slices, tmp_path, probabilities=True)
+    said = f"Left over in {tmp_path} from an earlier prediction (2): a_entropy.nii.gz, b_entropy.nii.gz\n"
+    assert said in capsys.readouterr().out
+    predict(slices, tmp_path)
+    assert "(6): a_entropy.nii.gz, a_probability_background.nii.gz, a_probability_disc.nii.gz, ...\n" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_run_that_is_not_finished_is_called_so(slices, tmp_path, capsys):
+    shutil.copytree(slices / "run", tmp_path / "run")
+    (tmp_path / "run" / "finished.json").unlink()
+    predict_folder(tmp_path / "run", slices / "images" / "a.nii.gz", tmp_path / "out", device="cpu")
+    said = f"{tmp_path / 'run'} is not finished: train it to its end, step 2, for a better answer."
+    assert capsys.readouterr().out.splitlines()[1:] == [said]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.nii.gz", "classes.json"]

@@ -1,4 +1,4 @@
-"""From a run and a folder of images to label maps in the geometry of each image."""
+"""From a run and images to label maps in the geometry of each image."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from mixseg.data.options import PrepareOptions
 from mixseg.data.prepare import read_header, read_native
 from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
-from mixseg.datasets import load
+from mixseg.datasets import DATASETS, load
+from mixseg.datasets.layout import entries
 from mixseg.errors import MixsegError
+from mixseg.evaluation.pairing import is_beside
 from mixseg.files import check_name, write_json
 from mixseg.folder import RunFolder
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress
 from mixseg.scores import branch_name
 from mixseg.training_data import bare_scan, prepare_options
-from mixseg.types import CLASSES, Case, Device, Source
+from mixseg.types import CLASSES, ENTROPY, PROBABILITY, Case, Device, Source
 
 
 def predict_folder(
@@ -46,7 +48,7 @@ def predict_folder(
 
     Args:
         run: A run folder.
-        images: A folder of image files, or a dataset in a known layout.
+        images: A folder of image files, or one of them, or a dataset in a known layout.
         out: Gets ``CASE.nii.gz``, class indices on the grid of the image.
         checkpoint: Which weights; None is the best ones if there are validation scans, else the last ones.
         probabilities: Also write ``CASE_probability_CLASS.nii.gz``.
@@ -56,16 +58,16 @@ def predict_folder(
         device: Where to compute.
     """
     folder = RunFolder(run)
-    facts = folder.facts
-    classes: list[str] = facts["classes"]
-    for name in classes:  # files are called after them
-        check_name("class", name, run / "environment.json")
+    facts, classes = folder.facts, _classes(folder)
     config = covered(folder.config, window=window, overlap=overlap)
     cases = find_images(images, channels=facts["channels"])
-    _refuse_overwriting(cases, out)
+    more = {"probabilities": probabilities, "entropy": entropy}
+    endings = _endings(classes, **more)
+    _refuse_overwriting(cases, out, endings)
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, config=config)
     answer, options = predictor.answer, replace(prepare_options(config), target=None)
-    print(f"{_who(predictor)} of {run} predicts; label maps go to {out}.", flush=True)
+    who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
+    print("\n".join([who, *_unfinished(folder), *_left_over(cases, out, endings)]), flush=True)
     written, bad, said = [], [], ""
     with Progress("predicting", total=len(cases)) as bar:
         for case in cases:
@@ -84,20 +86,26 @@ def predict_folder(
             wanted: dict[str, Any] = {"outputs": [answer], "tell": partial(_tell, bar, case.id)}
             if probabilities or entropy:
                 probs = predictor.probabilities_on_source(scan, place, **wanted)[answer]
-                more = _maps(probs, classes, probabilities=probabilities, entropy=entropy)
-                maps = {"": predictor.decided(probs), **more}
+                maps = {"": predictor.decided(probs), **_maps(probs, classes, **more)}
             else:
                 maps = {"": predictor.on_source(scan, place, **wanted)[answer]}
+            write_json(out / CLASSES, classes)  # for whoever scores them; first, as it marks the folder as ours
             for suffix, values in maps.items():
                 written.append(out / f"{case.id}{suffix}.nii.gz")
                 io.write(written[-1], values, like=case.image[0])
             bar.step(case.id)
-    if len(bad) < len(cases):
-        write_json(out / CLASSES, classes)  # for whoever scores them
     if bad:
         done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
         raise MixsegError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
     return written
+
+
+def _classes(run: RunFolder) -> list[str]:
+    """Their names by index, after which files may be called."""
+    classes: list[str] = run.facts["classes"]
+    for name in classes:
+        check_name("class", name, run.path / "environment.json")
+    return classes
 
 
 def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, overlap: float | None) -> Config:
@@ -117,8 +125,30 @@ def _who(predictor: Predictor) -> str:
     return f"The {branch_name(predictor.answer, predictor.method.outputs)} of the {predictor.origin}"
 
 
+def _unfinished(run: RunFolder) -> list[str]:
+    """One sentence, or none if it is finished."""
+    if run.finished is not None:
+        return []
+    return [f"{run.path} is not finished: train it to its end, step {run.config.steps}, for a better answer."]
+
+
+def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list[str]:
+    """One sentence about maps of an earlier prediction of the ``cases`` that this one does not replace, if any."""
+    names = {case.id for case in cases}
+    replaced = {f"{name}{ending}.nii.gz" for name in names for ending in endings}
+    found = sorted(path.name for path in out.glob("*.nii.gz") if is_beside(io.stem(path), names))
+    old = [name for name in found if name not in replaced]
+    listed = ", ".join(old[:3]) + (", ..." if len(old) > 3 else "")
+    return [f"Left over in {out} from an earlier prediction ({len(old)}): {listed}"] if old else []
+
+
 def _tell(bar: Progress, name: str, said: str) -> None:
     bar.step(f"{name}, {said}", count=0)
+
+
+def _endings(classes: Sequence[str], *, probabilities: bool, entropy: bool) -> list[str]:
+    """Those of the names of the files of a scan, that of the label map first."""
+    return ["", *(f"{PROBABILITY}{name}" for name in classes if probabilities), *([ENTROPY] if entropy else [])]
 
 
 def _maps(
@@ -127,10 +157,10 @@ def _maps(
     """What else is written of the probabilities ``(classes, I, J, K)``, by the ending of its file's name."""
     maps: dict[str, NDArray[Any]] = {}
     if probabilities:
-        maps |= {f"_probability_{name}": probs[index] for index, name in enumerate(classes)}
+        maps |= {f"{PROBABILITY}{name}": probs[index] for index, name in enumerate(classes)}
     if entropy:
         safe = np.clip(probs, 1e-12, 1)
-        maps["_entropy"] = -(safe * np.log(safe)).sum(axis=0)
+        maps[ENTROPY] = -(safe * np.log(safe)).sum(axis=0)
     return maps
 
 
@@ -145,25 +175,32 @@ def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan
     return bare_scan(read_header(bare), read_native(bare, clip=options.clip), options)
 
 
-def _refuse_overwriting(cases: Sequence[Case], out: Path) -> None:
-    """Nothing, or one sentence about an image that its label map would take the place of."""
+def _refuse_overwriting(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> None:
+    """Nothing, or one sentence about a file that would be lost: an image, or in somebody else's folder any file."""
     for case in cases:
         for source in case.image:
             if source.path.resolve() == (out / f"{case.id}.nii.gz").resolve():
                 raise MixsegError(f"The label map of {source.path} would take its place: choose another -o.")
+        there = [path for ending in endings if (path := out / f"{case.id}{ending}.nii.gz").exists()]
+        if there and not (out / CLASSES).is_file():
+            raise MixsegError(
+                f"{there[0]} would be overwritten, and mixseg predict did not make {out} (it has no {CLASSES}): "
+                "choose another -o."
+            )
 
 
-def find_images(folder: Path, *, channels: int | None = None) -> list[Case]:
+def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
     """The images of a folder of files (``CASE.nii.gz``, or ``CASE_0000.nii.gz`` per channel), or of a dataset.
 
-    Where there is one channel, numbers that do not begin with 0000 belong to the names.
+    One file is such a folder with nothing else in it. Where there is one channel, numbers that do not begin with 0000
+    belong to the names.
     """
-    if not folder.is_dir():
-        raise MixsegError(f"{folder} is no folder: give the folder that holds the images.")
-    listed = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    files = [path for path in listed if path.is_file() and io.suffix(path)]
+    if not place.is_dir() and not _is_image(place):
+        raise MixsegError(f"{place} is no folder, and no image: give an image, or the folder that holds the images.")
+    files = [place] if _is_image(place) else _images_in(place)
     if not files:
-        return load(folder)
+        _refuse_the_folder_above(place)
+        return load(place)
     numbers: dict[str, set[str]] = {}
     for path in files:
         name, _, number = io.stem(path).rpartition("_")
@@ -179,3 +216,20 @@ def find_images(folder: Path, *, channels: int | None = None) -> list[Case]:
         if other != path:
             raise MixsegError(f"{other} and {path} are two files for one scan: rename or remove one of them.")
     return [Case(id_, id_, tuple(Source((of[name],)) for name in sorted(of))) for id_, of in of_case.items()]
+
+
+def _is_image(path: Path) -> bool:
+    return path.is_file() and bool(io.suffix(path))
+
+
+def _images_in(folder: Path) -> list[Path]:
+    return [path for path in entries(folder) if _is_image(path)]
+
+
+def _refuse_the_folder_above(folder: Path) -> None:
+    """Nothing, or one sentence if the images lie in the only folder in it that has any, and it is no dataset."""
+    if any(dataset.fits(folder) for dataset in DATASETS.values()):
+        return
+    inner = [path for path in entries(folder) if path.is_dir() and _images_in(path)]
+    if len(inner) == 1:
+        raise MixsegError(f"{folder} holds no images: did you mean {inner[0]}?")

@@ -187,7 +187,7 @@ def predict(
 
     Args:
         run: A run folder.
-        input: A folder of images, in any format.
+        input: A folder of images, in any format, or one image.
         out: The folder for the label maps.
         checkpoint: best on the validation scans, or last; if not given, best where there are validation scans.
         probabilities: Write the probability of each class too.

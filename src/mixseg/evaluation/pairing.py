@@ -146,13 +146,13 @@ def match(predictions: Path, truths: Sequence[Reference], ids: Mapping[int, int]
     known = {truth.case for truth in truths}
     for output, folder in _outputs(predictions).items():
         files = label_maps(folder)
-        unmatched += [path for case, path in files.items() if case not in known and not _is_beside(case, files)]
+        unmatched += [path for case, path in files.items() if case not in known and not is_beside(case, files)]
         missing += [folder / truth.case for truth in truths if truth.case not in files]
         jobs += [Job(output, Source((files[truth.case],), ids=ids), truth) for truth in truths if truth.case in files]
     return Matched(jobs, missing, unmatched)
 
 
-def _is_beside(name: str, files: Collection[str]) -> bool:
+def is_beside(name: str, files: Collection[str]) -> bool:
     """Whether a file is a map of how sure a prediction is, that of another of the ``files``."""
     return any(case != name and case in files for case in (name.removesuffix(ENTROPY), name.rpartition(PROBABILITY)[0]))
 

@@ -135,7 +135,7 @@ def _curve(
     few: dict[str, Any] = {"marker": "o", "markersize": 3} if len(steps) < 15 else {}
     # What was no number is null in the log, and a gap in the curve.
     axes.plot(steps, np.array(values, float), **line(number), **few, label=plain(label) if label else None)
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))  # there is no half a step
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=(1, 2, 5, 10), integer=True, min_n_ticks=1))  # no half steps
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -216,6 +216,19 @@ def test_one_step_of_an_optimiser_is_its_closed_form(name):
     assert layer.weight.item() == pytest.approx(expected[name], abs=1e-5)
 
 
+@pytest.mark.parametrize("beta2", [0.5, 0.999])
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+def test_after_a_gradient_of_1_and_one_of_0_the_step_is_what_beta2_remembers(name, beta2):
+    layer = torch.nn.Linear(1, 1, bias=False)
+    layer.weight.data.zero_()
+    optimizer = make_optimizer(layer, config(optimizer=name, lr=0.1, beta2=beta2))
+    for gradient in (1.0, 0.0):
+        layer.weight.grad = torch.tensor([[gradient]])
+        optimizer.step()
+    mean, square = 0.9 * 0.1 / (1 - 0.9**2), beta2 / (1 + beta2)
+    assert layer.weight.item() == pytest.approx(-0.1 - 0.1 * mean / square**0.5, abs=1e-5)
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_stops_with_step_and_batch_and_keeps_the_good_checkpoint(
     tmp_path, monkeypatch, broken

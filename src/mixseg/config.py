@@ -83,6 +83,7 @@ class Config:
         optimizer: "adam", "adamw" or "sgd".
         lr: Learning rate at the start.
         weight_decay: Of the optimiser.
+        beta2: How long adam and adamw remember the size of gradients: the larger, the longer.
         schedule: "constant", "drops" (a tenth at 5/12 and at 10/12 of training), "poly" or "cosine".
         augment: "none", "paper-3d" or "strong".
         average: Decay of a moving average of the weights, used for validation and prediction; 0 is off.
@@ -138,6 +139,7 @@ class Config:
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     lr: float = 1e-4
     weight_decay: float = 0.0
+    beta2: float = 0.999
     schedule: Literal["constant", "drops", "poly", "cosine"] = "constant"
     augment: Literal["none", "paper-3d", "strong"] = "none"
     average: float = 0.0
@@ -200,7 +202,8 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "validate_every": 0, "weight_decay": 0.0}
-BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 0.999999)}  # a decay of 1 would keep the random start
+BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 0.999999), "beta2": (0, 0.999999)}
+"""A decay of 1 would keep the random start, or no gradient."""
 
 
 def _check(config: Config, where: str) -> None:

@@ -261,4 +261,4 @@ def make_optimizer(method: nn.Module, config: Config) -> torch.optim.Optimizer:
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, config.lr, momentum=0.9, weight_decay=config.weight_decay, fused=True)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, config.lr, weight_decay=config.weight_decay, fused=True)
+    return kind(parameters, config.lr, (0.9, config.beta2), weight_decay=config.weight_decay, fused=True)

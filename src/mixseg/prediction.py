@@ -68,7 +68,8 @@ def predict_folder(
     answer, options = predictor.answer, replace(prepare_options(config), target=None)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
     print("\n".join([who, *_unfinished(folder), *_left_over(cases, out, endings)]), flush=True)
-    written, bad, said = [], [], ""
+    written: list[Path] = []
+    bad, said = [], ""
     with Progress("predicting", total=len(cases)) as bar:
         for case in cases:
             try:
@@ -89,7 +90,8 @@ def predict_folder(
                 maps = {"": predictor.decided(probs), **_maps(probs, classes, **more)}
             else:
                 maps = {"": predictor.on_source(scan, place, **wanted)[answer]}
-            write_json(out / CLASSES, classes)  # for whoever scores them; first, as it marks the folder as ours
+            if not written:  # for whoever scores them; first, as it marks the folder as ours
+                write_json(out / CLASSES, classes)
             for suffix, values in maps.items():
                 written.append(out / f"{case.id}{suffix}.nii.gz")
                 io.write(written[-1], values, like=case.image[0])

@@ -374,13 +374,14 @@ def test_settings_nest_and_hold_json_or_text():
             parse([wrong])
 
 
-def test_an_interrupt_says_how_to_go_on(monkeypatch, capsys):
+@pytest.mark.parametrize("told", ["", "Stopped at step 412 of 3000; ..."])
+def test_an_interrupt_says_how_to_go_on(monkeypatch, capsys, told):
     def interrupted(words):
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(told)
 
     monkeypatch.setattr(cli, "_call", interrupted)
     assert main(["train"]) == 130
-    assert capsys.readouterr().err == "stopped; run the same command to continue\n"
+    assert capsys.readouterr().err == f"{told or 'stopped; run the same command to continue'}\n"
 
 
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])

@@ -268,6 +268,40 @@ def test_weights_that_are_not_finite_never_reach_a_checkpoint(tmp_path, monkeypa
     assert not (tmp_path / "new" / "last.pt").exists()
 
 
+class Interrupted(Breaks):
+    """Somebody presses Ctrl-C in the step after ``at``."""
+
+    def forward(self, batch, progress):
+        if self.steps == self.at:
+            raise KeyboardInterrupt
+        return super().forward(batch, progress)
+
+
+def test_an_interrupt_names_the_step_and_the_checkpoint_that_is_kept(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        start(tmp_path, method=Interrupted(at=3), steps=20)
+    assert str(caught.value) == "Stopped at step 3 of 20; there is no checkpoint yet: the same command begins anew."
+    for at in (7, 6):  # the second time, the checkpoint is that of the first
+        with pytest.raises(KeyboardInterrupt) as caught:
+            start(tmp_path, method=Interrupted(at=at), steps=20)
+        kept = "the checkpoint of step 5 is kept: the same command goes on from there."
+        assert str(caught.value) == f"Stopped at step {at} of 20; {kept}"
+        assert checkpoint(tmp_path / "last.pt")["step"] == 5
+
+
+def test_an_interrupt_names_no_checkpoint_that_could_not_be_written(finished, monkeypatch):
+    monkeypatch.setattr(checkpoints.torch, "save", full_disk)
+    monkeypatch.setattr(engine, "SECONDS_BETWEEN_CHECKPOINTS", math.inf)
+
+    def impatient(method, progress, before, terms):
+        if progress == 1:
+            raise KeyboardInterrupt
+        return {"score": 0.0}
+
+    with pytest.raises(KeyboardInterrupt, match="of step 20 is kept"):
+        start(finished, look=impatient, steps=30)
+
+
 def collapsing(method, progress, before, terms):
     away = 0.2 < progress < 0.7
     return {"score": 0.0, "collapsed": away, "warning": "It runs away." if away and not before.get("collapsed") else ""}

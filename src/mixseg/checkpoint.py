@@ -116,9 +116,14 @@ class State:
 
 
 class Writer:
-    """Writes checkpoints from copies while training goes on; each waits for the one before, leaving waits for all."""
+    """Writes checkpoints from copies while training goes on; each waits for the one before, leaving waits for all.
 
-    def __init__(self) -> None:
+    Args:
+        kept: The step of the last checkpoint that is on disk; 0 for none.
+    """
+
+    def __init__(self, kept: int = 0) -> None:
+        self.kept = kept
         self.pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self.pending: Future[None] | None = None
 
@@ -135,7 +140,7 @@ class Writer:
         self.wait()
         files = {folder / name: _aside(content) for name, content in state.files().items()}
         state.written = state.best_step
-        self.pending = self.pool.submit(_write_all, files)
+        self.pending = self.pool.submit(self._write_all, files, state.step)
 
     def wait(self) -> None:
         """Until all is written; raises what went wrong on the way."""
@@ -143,10 +148,10 @@ class Writer:
         if pending is not None:
             pending.result()
 
-
-def _write_all(files: Mapping[Path, Mapping[str, Any]]) -> None:
-    for path, content in files.items():
-        _write(path, content)
+    def _write_all(self, files: Mapping[Path, Mapping[str, Any]], step: int) -> None:
+        for path, content in files.items():
+            _write(path, content)
+        self.kept = step
 
 
 def _aside(content: Any) -> Any:  # noqa: ANN401 - a tree of whatever an optimiser keeps

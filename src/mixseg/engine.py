@@ -70,8 +70,10 @@ def fit(
         raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
     phases = phases or Phases()
     phases.go_on_from(state.seconds)
+    writer = Writer(kept=state.step)
     with (
-        Writer() as writer,
+        _saying_where_it_stopped(state, config.steps, writer, fabric),
+        writer,
         Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
         ExitStack() as plainly,
     ):
@@ -111,6 +113,19 @@ def fit(
         lead(fabric, writer.wait)
     phases.end("checkpoints")
     return state
+
+
+@contextmanager
+def _saying_where_it_stopped(state: State, steps: int, writer: Writer, fabric: Fabric) -> Iterator[None]:
+    """Give an interrupt a sentence: how far training came, and where the same command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not fabric.is_global_zero:  # the first process alone knows what is written
+            raise
+        there = f"the checkpoint of step {writer.kept} is kept: the same command goes on from there."
+        none = "there is no checkpoint yet: the same command begins anew."
+        raise KeyboardInterrupt(f"Stopped at step {state.step} of {steps}; {there if writer.kept else none}") from None
 
 
 class _Pause:

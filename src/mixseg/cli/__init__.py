@@ -58,10 +58,10 @@ def _explained(words: list[str]) -> int:
             raise
         print(error, file=sys.stderr)
         return BAD_INPUT
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         if debug:
             raise
-        print("stopped; run the same command to continue", file=sys.stderr)
+        print(str(interrupt) or "stopped; run the same command to continue", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
         if debug or error.filename is None:

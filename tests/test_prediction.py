@@ -13,7 +13,7 @@ from mixseg.errors import MixsegError
 from mixseg.files import write_json
 from mixseg.hardware import Hardware
 from mixseg.inference import Windows
-from mixseg.prediction import covered, find_images, predict_folder
+from mixseg.prediction import RECORD, covered, find_images, predict_folder
 from mixseg.run import train
 
 
@@ -86,7 +86,7 @@ def test_bad_images_are_told_one_by_one_when_all_others_are_predicted(tmp_path, 
     voxels[0, 0, 0] = np.nan
     io.write(images / "c.nii.gz", voxels)
     assert main(["predict", str(run), "-i", str(images), "-o", str(out), "-device", "cpu"]) == 2
-    assert sorted(path.name for path in out.iterdir()) == ["b.nii.gz", "classes.json", "d.nii.gz"]
+    assert sorted(path.name for path in out.iterdir()) == ["b.nii.gz", "classes.json", "d.nii.gz", RECORD]
     first, second, summary = capsys.readouterr().err.splitlines()[-3:]
     assert "a.nii.gz cannot be read, it is truncated or damaged: copy or export it again" in first
     assert "c.nii.gz holds nan or inf in 1 of its 512 voxels: export" in second
@@ -248,10 +248,27 @@ def test_a_file_that_no_prediction_left_is_not_overwritten(slices, tmp_path, cap
     before = (tmp_path / f"{name}.nii.gz").read_bytes()
     command = ["predict", str(slices / "run"), "-i", str(slices / "images"), "-o", str(tmp_path), "-device", "cpu"]
     assert main([*command, "--entropy"]) == 2
-    said = f"{tmp_path / name}.nii.gz would be overwritten, and mixseg predict did not make {tmp_path} (it has no "
+    said = f"{tmp_path / name}.nii.gz would be overwritten, and mixseg predict did not write it (no "
     assert capsys.readouterr().err.startswith(said)
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.nii.gz"]
     assert (tmp_path / f"{name}.nii.gz").read_bytes() == before
+
+
+def test_a_prediction_into_a_folder_does_not_make_all_that_lies_in_it_its_own(slices, tmp_path):
+    run, images = slices / "run", slices / "images"
+    predict_folder(run, images / "a.nii.gz", tmp_path, device="cpu")
+    (tmp_path / "b.nii.gz").write_text("drawn by hand")
+    with pytest.raises(MixsegError, match=r"b\.nii\.gz would be overwritten, and mixseg predict did not write it"):
+        predict_folder(run, images, tmp_path, device="cpu")
+    assert (tmp_path / "b.nii.gz").read_text() == "drawn by hand"
+    predict_folder(run, images / "a.nii.gz", tmp_path, device="cpu")
+
+
+def test_names_of_classes_that_no_prediction_left_are_not_overwritten(slices, tmp_path):
+    (tmp_path / "classes.json").write_text('["background", "theirs"]')
+    with pytest.raises(MixsegError, match=r"classes\.json would be overwritten"):
+        predict(slices, tmp_path)
+    assert (tmp_path / "classes.json").read_text() == '["background", "theirs"]'
 
 
 def test_a_prediction_that_was_stopped_can_be_begun_again(slices, tmp_path, monkeypatch):
@@ -288,4 +305,4 @@ def test_a_run_that_is_not_finished_is_called_so(slices, tmp_path, capsys):
     predict_folder(tmp_path / "run", slices / "images" / "a.nii.gz", tmp_path / "out", device="cpu")
     said = f"{tmp_path / 'run'} is not finished: train it to its end, step 2, for a better answer."
     assert capsys.readouterr().out.splitlines()[1:] == [said]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.nii.gz", "classes.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.nii.gz", "classes.json", RECORD]

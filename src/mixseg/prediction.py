@@ -21,13 +21,16 @@ from mixseg.datasets import DATASETS, load
 from mixseg.datasets.layout import entries
 from mixseg.errors import MixsegError
 from mixseg.evaluation.pairing import is_beside
-from mixseg.files import check_name, write_json
+from mixseg.files import check_name, explained, write_json
 from mixseg.folder import RunFolder
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress
 from mixseg.scores import branch_name
 from mixseg.training_data import bare_scan, prepare_options
 from mixseg.types import CLASSES, ENTROPY, PROBABILITY, Case, Device, Source
+
+RECORD = "mixseg_predicted.txt"
+"""Beside predicted label maps: the names of the files that predictions wrote there, and may overwrite, one a line."""
 
 
 def predict_folder(
@@ -90,10 +93,11 @@ def predict_folder(
                 maps = {"": predictor.decided(probs), **_maps(probs, classes, **more)}
             else:
                 maps = {"": predictor.on_source(scan, place, **wanted)[answer]}
-            if not written:  # for whoever scores them; first, as it marks the folder as ours
-                write_json(out / CLASSES, classes)
-            for suffix, values in maps.items():
-                written.append(out / f"{case.id}{suffix}.nii.gz")
+            _claim(out, [CLASSES, *(_file(case, ending) for ending in maps)])
+            if not written:
+                write_json(out / CLASSES, classes)  # for whoever scores them
+            for ending, values in maps.items():
+                written.append(out / _file(case, ending))
                 io.write(written[-1], values, like=case.image[0])
             bar.step(case.id)
     if bad:
@@ -137,7 +141,7 @@ def _unfinished(run: RunFolder) -> list[str]:
 def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list[str]:
     """One sentence about maps of an earlier prediction of the ``cases`` that this one does not replace, if any."""
     names = {case.id for case in cases}
-    replaced = {f"{name}{ending}.nii.gz" for name in names for ending in endings}
+    replaced = {_file(case, ending) for case in cases for ending in endings}
     found = sorted(path.name for path in out.glob("*.nii.gz") if is_beside(io.stem(path), names))
     old = [name for name in found if name not in replaced]
     listed = ", ".join(old[:3]) + (", ..." if len(old) > 3 else "")
@@ -146,6 +150,10 @@ def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list
 
 def _tell(bar: Progress, name: str, said: str) -> None:
     bar.step(f"{name}, {said}", count=0)
+
+
+def _file(case: Case, ending: str) -> str:
+    return f"{case.id}{ending}.nii.gz"
 
 
 def _endings(classes: Sequence[str], *, probabilities: bool, entropy: bool) -> list[str]:
@@ -178,17 +186,33 @@ def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan
 
 
 def _refuse_overwriting(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> None:
-    """Nothing, or one sentence about a file that would be lost: an image, or in somebody else's folder any file."""
+    """Nothing, or one sentence about a file that would be lost: an image, or any that no prediction wrote."""
     for case in cases:
         for source in case.image:
-            if source.path.resolve() == (out / f"{case.id}.nii.gz").resolve():
+            if source.path.resolve() == (out / _file(case, "")).resolve():
                 raise MixsegError(f"The label map of {source.path} would take its place: choose another -o.")
-        there = [path for ending in endings if (path := out / f"{case.id}{ending}.nii.gz").exists()]
-        if there and not (out / CLASSES).is_file():
+    own = _own(out)
+    for name in [CLASSES, *(_file(case, ending) for case in cases for ending in endings)]:
+        if name not in own and (out / name).exists():
             raise MixsegError(
-                f"{there[0]} would be overwritten, and mixseg predict did not make {out} (it has no {CLASSES}): "
+                f"{out / name} would be overwritten, and mixseg predict did not write it (no {RECORD} names it): "
                 "choose another -o."
             )
+
+
+def _own(out: Path) -> set[str]:
+    """The names of the files in ``out`` that predictions wrote."""
+    record = out / RECORD
+    return set(record.read_text(encoding="utf-8").splitlines()) if record.is_file() else set()
+
+
+def _claim(out: Path, names: Sequence[str]) -> None:
+    """Record files as ours. Before they are written: what is killed on the way can then be begun again."""
+    new = [name for name in names if name not in _own(out)]
+    with explained(out / RECORD):
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / RECORD).open("a", encoding="utf-8") as file:
+            file.writelines(f"{name}\n" for name in new)
 
 
 def find_images(place: Path, *, channels: int | None = None) -> list[Case]:

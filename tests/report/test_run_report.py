@@ -18,6 +18,7 @@ from mixseg.errors import MixsegError
 from mixseg.examples import read_examples
 from mixseg.files import write_json
 from mixseg.hardware import Hardware
+from mixseg.logbook import read_log
 from mixseg.report.figures import curves
 from mixseg.report.figures.scans import strips
 from mixseg.report.run_files import RunFiles
@@ -48,6 +49,19 @@ def test_every_mean_and_sd_of_metrics_csv_is_in_the_page(collapsed):
         for metric, factor in (("dsc", 100), ("hd95_vox", 1), ("assd_vox", 1)):
             score = entry[metric]
             assert f">{factor * score['mean']:.2f} ± {factor * score['sd']:.2f}<" in page
+
+
+@pytest.mark.parametrize(("scores", "shown"), [((0.2, 0.9), {"last = best"}), ((0.9, 0.2), {"last", "best"})])
+def test_a_last_checkpoint_that_is_the_best_one_too_has_one_row(collapsed, tmp_path, scores, shown):
+    folder, _ = collapsed
+    shutil.copytree(folder, tmp_path / "run")
+    log = read_log(folder / "log.jsonl")
+    *before, last = ({**entry, "score": scores[entry is log[-1]]} for entry in log)
+    (tmp_path / "run" / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in (*before, last)))
+    page = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    first = re.findall(r"<tr><td[^>]*>((?:last|best)[^<]*)</td>", page)
+    assert set(first) == shown
+    assert len(first) == len(shown) * 2 * 3 * (1 + 2)  # parts, outputs, the overview and each class
 
 
 def test_the_title_names_the_folder_that_was_trained_on_and_the_layout_is_a_detail(collapsed, tmp_path):

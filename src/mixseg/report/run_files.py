@@ -108,6 +108,11 @@ class RunFiles:
         looks = [Best(entry["step"], entry["score"]) for entry in self.log if entry.get("score") is not None]
         return max(looks, key=lambda look: (look.score, -look.step)) if looks else None
 
+    @property
+    def best_is_last(self) -> bool:
+        """Whether the last look chose the best checkpoint, so that the two hold the same weights."""
+        return bool(self.finished and self.best and self.best.step == self.finished["steps"])
+
     def labels_on(self, example: Example, output: str) -> NDArray[np.uint8] | None:
         """What an output marked on the plane of ``example``, which may be another run's; None if that is not known."""
         path = self.path / "predictions.npz"

@@ -70,6 +70,8 @@ def _scores(run: RunFiles) -> Html:
     if not run.rows:
         return paragraph("Nothing has been scored yet.")
     entries = summarise(run.rows)
+    if run.best_is_last:
+        entries = [entry | {"checkpoint": "last = best"} for entry in entries if entry["checkpoint"] == "last"]
     bodies: list[Html] = []
     for part in run.parts:
         of_part = [entry for entry in entries if entry["part"] == part]

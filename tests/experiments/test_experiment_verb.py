@@ -11,6 +11,7 @@ from mixseg.errors import MixsegError
 from mixseg.experiments.conduct import conduct
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import read_plan
+from mixseg.experiments.planning import Request
 from mixseg.experiments.protocol import find_scans
 from mixseg.experiments.worker import execute
 
@@ -72,6 +73,61 @@ def test_a_misspelt_method_is_one_sentence_before_scans_are_made(capsys, tmp_pat
     assert main(["experiment", "main", "--out", str(tmp_path / "out"), "--methods", "klent"]) == 2
     assert capsys.readouterr().err == "Unknown row of main 'klent': did you mean 'kl-ent'?\n"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--preset", "papr"), "Unknown preset 'papr': did you mean 'paper'?"),
+        (("--set", "stpes=3"), "Unknown key 'stpes' in the config: did you mean 'steps'?"),
+        (("--set", "weights=3"), "'weights' in the config is 3"),
+        (("--set", "depth=9"), "A network of depth 9 halves the image 9 times"),
+        (
+            ("--set", "method=kl"),
+            "--set method is nothing that the runs of an experiment have in common: use --methods.",
+        ),
+        (("--sets", "3", "0"), "'set' in the config is 0: it is at least 1."),
+        (("--seeds", "1", "-1"), "'seed' in the config is -1: it is at least 0."),
+        (("--split", "nowhere.json"), "nowhere.json does not exist"),
+        (("--device", "mps"), "torch sees no mps device here"),
+        (("--dataset", "nowhere"), "nowhere is no folder here"),
+    ],
+)
+def test_what_suits_no_scans_is_told_before_any_are_made(capsys, tmp_path, monkeypatch, words, said):
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    assert main(["experiment", "main", "--quick", "--out", str(tmp_path / "out"), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_is_not_there_is_told_before_scans_are_made(tmp_path, monkeypatch):
+    def absent(name, place):
+        raise MixsegError("No SLURM here")
+
+    monkeypatch.setattr("mixseg.experiments.conduct.make_executor", absent)
+    with pytest.raises(MixsegError, match="No SLURM here"):
+        conduct("main", "phantom", tmp_path / "out", Request(quick=True), on="slurm")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_preset_of_measurements_is_checked_too(capsys, tmp_path):
+    assert main(["experiment", "complexity", "--out", str(tmp_path / "out"), "--preset", "papr"]) == 2
+    assert capsys.readouterr().err == "Unknown preset 'papr': did you mean 'paper'?\n"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("preset", [None, "paper", "strong"])
+def test_no_experiment_is_refused_as_it_is(tmp_path, monkeypatch, name, preset):
+    class ReadError(Exception):
+        pass
+
+    def read(*arguments):
+        raise ReadError
+
+    monkeypatch.setattr("mixseg.experiments.conduct.find_scans", read)
+    monkeypatch.setattr("mixseg.experiments.conduct._measure", read)
+    with pytest.raises(ReadError):
+        conduct(name, "phantom", tmp_path / "out", Request(preset=preset))
 
 
 def test_tables_of_several_settings_are_apart(scans, tmp_path, capsys):

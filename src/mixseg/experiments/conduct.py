@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,23 @@ from mixseg.experiments.executors import Place, make_executor
 from mixseg.experiments.grid import Experiment
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan, run_path, write_plan
-from mixseg.experiments.planning import Request, make_plan, rows_of
-from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans
+from mixseg.experiments.planning import Request, asked_of, make_plan, rows_of
+from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans, layout_of
 from mixseg.experiments.runner import Board, see_through
 from mixseg.experiments.states import state_of
 from mixseg.hardware import Hardware
 from mixseg.labels import LabelFlags
 from mixseg.pipeline import find_split, prepare_beside
+from mixseg.presets import PRESETS
+from mixseg.refusals import refuse_early
 from mixseg.training_data import prepare_options
 from mixseg.training_plan import PLANNED, extent_of, plan_for
+from mixseg.types import Device
 
 Show = Callable[[Board], None]
+
+FLAGS = {"dataset": "--dataset", "method": "--methods", "preset": "--preset", "seed": "--seeds", "set": "--sets"}
+"""Config keys that an experiment has a flag for."""
 
 
 def conduct(
@@ -54,18 +61,34 @@ def conduct(
         show: Is given the board whenever it has been looked at.
     """
     experiment = EXPERIMENTS[known("experiment", name, EXPERIMENTS)]
-    rows_of(experiment, request)  # a misspelt one is told before scans are made or read
     place = place or Place(out)
+    _refuse_early(experiment, dataset, out, request, place.device if on == "local" else "auto")
     if experiment.measured:
         return _measure(experiment, dataset, out, request, place, flags), None
-    scans = _on_one_grid(find_scans(dataset, out, flags), request, place)
-    split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_splits(scans, request)))
-    plan = make_plan(experiment, request, scans, split)
-    _refuse_other_scans(plan, out)
-    plan = _prepare(experiment, plan, out, scans, split)
-    folder = write_plan(out, plan)
-    executor = make_executor(on, place)
-    return folder, see_through(plan, folder, executor, device=place.device, flags=flags, show=show)
+    with closing(make_executor(on, place)) as executor:
+        scans = _on_one_grid(find_scans(dataset, out, flags), request, place)
+        split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_splits(scans, request)))
+        plan = make_plan(experiment, request, scans, split)
+        _refuse_other_scans(plan, out)
+        plan = _prepare(experiment, plan, out, scans, split)
+        folder = write_plan(out, plan)
+        return folder, see_through(plan, folder, executor, device=place.device, flags=flags, show=show)
+
+
+def _refuse_early(experiment: Experiment, dataset: str, out: Path, request: Request, device: Device) -> None:
+    """Nothing, or one sentence about options that suit no scans, before any are made or read."""
+    rows = rows_of(experiment, request)
+    if request.preset is not None:
+        known("preset", request.preset, PRESETS)
+    for key, flag in FLAGS.items():
+        if key in request.settings:
+            raise MixsegError(f"--set {key} is nothing that the runs of an experiment have in common: use {flag}.")
+    layout = layout_of(dataset)
+    common = {**PROTOCOLS.get(layout, {}), "preset": request.preset_for(layout), "seed": min(request.seeds or (0,))}
+    if request.sets:
+        common["set"] = min(request.sets)
+    for recipe in (row.recipe.root for row in rows):  # later runs of a chain have its settings
+        refuse_early({**common, "method": recipe.method, **asked_of(recipe, request)}, out, Hardware(device))
 
 
 def _measure(

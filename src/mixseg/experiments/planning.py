@@ -138,8 +138,7 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
     told: dict[str, Any] = {"method": recipe.method, "preset": preset, "dataset": scans.layout}
     usual = make_config(**told, **scans.settings)
     steps = QUICK_STEPS if request.quick else steps_of(preset, scans.dataset, n, usual.steps, usual.batch.full)
-    asked = {**request.settings, "weights": _of_method(recipe.method, request.settings.get("weights", {}))}
-    changes = merged(merged({**scans.settings, "steps": steps}, asked), recipe.changes)
+    changes = merged({**scans.settings, "steps": steps}, asked_of(recipe, request))
     config = make_config(**told, **changes)
     # Runs of one name have one config, whichever experiment asks for them.
     changes["weights"] = _unusual(config, usual)
@@ -149,6 +148,16 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
         settings["proposals_from"] = before[-1].name
     name = run_name(recipe, config, usual, n, settings["seed"])
     return [*before, PlannedRun(name, settings, config.steps, needs=before[-1].name if before else "")]
+
+
+def asked_of(recipe: Recipe, request: Request) -> dict[str, Any]:
+    """The config keys that the user asks for, of which not every method has every term, and those of the row."""
+    asked = dict(request.settings)
+    if isinstance(asked.get("weights"), Mapping):
+        asked["weights"] = {
+            name: weight for name, weight in asked["weights"].items() if name in terms_of(recipe.method)
+        }
+    return merged(asked, recipe.changes)
 
 
 def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed: int) -> str:
@@ -195,8 +204,3 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else json.dumps(value)
-
-
-def _of_method(method: str, weights: Mapping[str, float]) -> dict[str, float]:
-    """Those of ``weights`` that the method has: not every method has every term."""
-    return {name: weight for name, weight in weights.items() if name in terms_of(method)}

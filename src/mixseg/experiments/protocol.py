@@ -68,13 +68,7 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
             with replacing_folder(folder, marker=MARKER, is_there=(folder / MARKER).exists) as new:
                 phantom.write(new, patients=TRAIN + VAL + TEST, val=VAL, test=TEST, size=SIZE)
         return Scans(BUILT_IN, folder, BUILT_IN, load(folder, BUILT_IN), PROTOCOLS[BUILT_IN])
-    folder = Path(dataset)
-    if not folder.is_dir():
-        raise MixsegError(
-            f"{dataset} is no folder here: write --dataset with the path of the folder that holds the scans "
-            "(the layouts of acdc and la are recognised), or --dataset phantom for the built-in ones."
-        )
-    layout = recognise(folder)
+    folder, layout = Path(dataset), layout_of(dataset)
     cases = load(folder, layout, flags, print)
     if layout in PROTOCOLS:
         return Scans(layout, folder, layout, cases, PROTOCOLS[layout])
@@ -82,6 +76,18 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
     drawn = any(case.kind == "partial" for case in cases)
     settings = {"dims": dims, "partial": "drawn" if drawn else MADE_FROM_MASKS[dims]}
     return Scans(folder.resolve().name, folder, layout, cases, settings, as_labelled=drawn)
+
+
+def layout_of(dataset: str) -> str:
+    """How the scans that ``--dataset`` names lie; none of them is read."""
+    if dataset == BUILT_IN:
+        return BUILT_IN
+    if not Path(dataset).is_dir():
+        raise MixsegError(
+            f"{dataset} is no folder here: write --dataset with the path of the folder that holds the scans "
+            "(the layouts of acdc and la are recognised), or --dataset phantom for the built-in ones."
+        )
+    return recognise(Path(dataset))
 
 
 def steps_of(preset: str, dataset: str, n: int | None, steps: int, rows: int) -> int:

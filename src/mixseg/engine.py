@@ -20,7 +20,7 @@ from torch._functorch import config as functorch
 from mixseg.checkpoint import Average, State, Writer
 from mixseg.config import Config
 from mixseg.data.batches import Feed
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, listed
 from mixseg.hardware import lead
 from mixseg.logbook import Log
 from mixseg.methods import Method
@@ -193,7 +193,7 @@ def _refuse_nan(record: Record, feed: Feed, step: int, folder: Path, writer: Wri
     writer.wait()  # the checkpoint that is being written is a good one
     broken = step - len(record.losses) + bad
     raise MixsegError(
-        f"The loss is no longer a finite number at step {broken + 1}, on {', '.join(feed.names(broken)[:4])} ...: "
+        f"The loss is no longer a finite number at step {broken + 1}, on {listed(feed.names(broken))}: "
         f"{_remedy(folder)}"
     )
 

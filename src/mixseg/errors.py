@@ -1,9 +1,10 @@
-"""The one exception that users see: a sentence that names the file and the remedy."""
+"""The one exception that users see: a sentence that names the file and the remedy; and parts of such sentences."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 
 
 class MixsegError(Exception):
@@ -23,3 +24,8 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     choices = list(choices)
     near = difflib.get_close_matches(str(name).lower(), choices, n=1)
     return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(choices)}."
+
+
+def listed(names: Collection[object], most: int = 4) -> str:
+    """``a, b, c, d, ...``: the first of ``names``, and whether there are more."""
+    return ", ".join(map(str, islice(names, most))) + ", ..." * (len(names) > most)

@@ -19,7 +19,7 @@ from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.datasets import DATASETS, load
 from mixseg.datasets.layout import entries
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, listed
 from mixseg.evaluation.pairing import is_beside
 from mixseg.files import check_name, explained, write_json
 from mixseg.folder import RunFolder
@@ -144,8 +144,7 @@ def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list
     replaced = {_file(case, ending) for case in cases for ending in endings}
     found = sorted(path.name for path in out.glob("*.nii.gz") if is_beside(io.stem(path), names))
     old = [name for name in found if name not in replaced]
-    listed = ", ".join(old[:3]) + (", ..." if len(old) > 3 else "")
-    return [f"Left over in {out} from an earlier prediction ({len(old)}): {listed}"] if old else []
+    return [f"Left over in {out} from an earlier prediction ({len(old)}): {listed(old)}"] if old else []
 
 
 def _tell(bar: Progress, name: str, said: str) -> None:

@@ -16,7 +16,7 @@ from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.data.split import Split
 from mixseg.data.views import Seen, SeenCase, see
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, listed
 from mixseg.methods import METHODS
 from mixseg.pieces import one_piece
 from mixseg.proposals import Proposals
@@ -165,10 +165,9 @@ def left_out(config: Config, data: Data) -> str:
     unused = data.protocol.get("unused", ())
     if not unused:
         return ""
-    names = ", ".join(unused[:3]) + ", ..." * (len(unused) > 3)
     return (
         f"{config.method} learns from full masks alone: {len(unused)} scan{'s' * (len(unused) > 1)} in which a class "
-        f"was not looked for {'are' if len(unused) > 1 else 'is'} not used ({names})."
+        f"was not looked for {'are' if len(unused) > 1 else 'is'} not used ({listed(unused)})."
     )
 
 

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from mixseg.errors import listed
 from mixseg.experiments.plan import Cell
 from mixseg.experiments.runner import Board
 from mixseg.progress import duration
@@ -63,9 +64,8 @@ class LiveTable:
 def summary(board: Board) -> str:
     """``3 of 8 runs done, 2 running (kl 40 %, kl-ent 12 %), 1 failed, 2 waiting; about 1:20 left``."""
     running = [f"{name} {how_far(board, name)}" for name, standing in board.standing.items() if standing == "running"]
-    shown = ", ".join(running[:4]) + (", ..." if len(running) > 4 else "")
     parts = [f"{board.count('done')} of {len(board.standing)} runs done"]
-    parts += [f"{len(running)} running ({shown})"] if running else []
+    parts += [f"{len(running)} running ({listed(running)})"] if running else []
     parts += [f"{board.count(what)} {what}" for what in ("failed", "waiting") if board.count(what)]
     left = board.seconds_left()
     if not running and not board.count("waiting"):

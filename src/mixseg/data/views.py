@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mixseg.data.crop import Places
 from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.split import Split, set_n
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, listed
 from mixseg.types import IGNORE, KINDS, Kind, Sees, unsearched
 
 Labels = NDArray[np.uint8]
@@ -173,8 +173,7 @@ def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: s
     scans = _of(prepared, patients, part)
     outlined = [case for case in scans if case.has_full]
     if scans and not outlined:
-        some = ", ".join(patients[:3])
-        raise MixsegError(f"None of the {part} patients ({some}, ...) has a full mask: {remedy}.")
+        raise MixsegError(f"None of the {part} patients ({listed(patients)}) has a full mask: {remedy}.")
     for case in outlined:
         if gap := _gap(prepared, case):
             raise MixsegError(

@@ -19,7 +19,7 @@ from mixseg import io
 from mixseg.datasets import dataset_json
 from mixseg.datasets.layout import Say, entries, keyed, patient_and_frame, silent, unique
 from mixseg.datasets.raw_writer import Item, write_dataset
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, listed
 from mixseg.labels import Decision, LabelFlags, detect, thin
 from mixseg.progress import track
 from mixseg.types import IGNORE, Case, Source
@@ -189,8 +189,8 @@ def _sorted_out(
     return f"{folder}: {len(scribbles)} scribbles ({_named(scribbles)}), {len(masks)} full masks ({_named(masks)})."
 
 
-def _named(paths: list[Path], most: int = 4) -> str:
-    return (", ".join(path.name for path in paths[:most]) or "none") + ", ..." * (len(paths) > most)
+def _named(paths: list[Path]) -> str:
+    return listed([path.name for path in paths]) or "none"
 
 
 def _case(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mixseg.errors import listed
 from mixseg.inspection.scan import Look
 
 CONTRADICTION = 1e-3
@@ -101,9 +102,9 @@ def _images(looks: Sequence[Look]) -> list[str]:
         same[look.digest].append(look)
     twins = [of for of in same.values() if len({look.case.patient for look in of}) > 1 and not of[0].flat]
     if twins:
-        pairs = ", ".join(" = ".join(look.case.id for look in of) for of in twins[:4])
+        pairs = listed([" = ".join(look.case.id for look in of) for of in twins])
         found.append(
-            f"The same voxels under the names of several patients ({pairs}{', ...' * (len(twins) > 4)}): "
+            f"The same voxels under the names of several patients ({pairs}): "
             "keep one of them, or a scan that was trained on may be tested on."
         )
     return found
@@ -116,10 +117,9 @@ def orientation(look: Look) -> str:
     return "".join("RAS"[i] if column[i] > 0 else "LPI"[i] for column in columns for i in [np.abs(column).argmax()])
 
 
-def _scans(looks: Sequence[Look], most: int = 4) -> str:
-    names = ", ".join(look.case.id for look in looks[:most])
+def _scans(looks: Sequence[Look]) -> str:
     count = f"{len(looks)} scan{'s' * (len(looks) > 1)}"
-    return f"{count} ({names}{', ...' * (len(looks) > most)})"
+    return f"{count} ({listed([look.case.id for look in looks])})"
 
 
 FINDERS: tuple[Callable[[Sequence[Look]], list[str]], ...] = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, listed
 from mixseg.io.volumes import as_source, not_finite, read, segment_names
 from mixseg.types import Source, Volume
 
@@ -49,9 +49,9 @@ def read_labels(source: Source) -> Volume:
     unknown = sorted(set(_count(volume.array)) - set(source.ids))
     if unknown:
         names = segment_names(source.path)
-        called = ", ".join(names.get(value, str(value)) for value in unknown[:8])
+        called = listed([names.get(value, value) for value in unknown], most=8)
         raise MixsegError(
-            f"{source.path} holds the undeclared label {called} (declared: {_listed(sorted(source.ids))}): "
+            f"{source.path} holds the undeclared label {called} (declared: {listed(sorted(source.ids), most=8)}): "
             "declare it as a class, or say with --unlabelled or --background what it means."
         )
     return Volume(_translate(volume.array, source.ids), volume.affine, volume.spacing_known)
@@ -86,7 +86,3 @@ def _translate(array: NDArray[np.generic], ids: Mapping[int, int]) -> NDArray[np
     for index in range(array.shape[2]):
         result[..., index] = meaning[np.searchsorted(known, array[..., index])]
     return result
-
-
-def _listed(values: list[int]) -> str:
-    return ", ".join(str(value) for value in values[:8]) + (", ..." if len(values) > 8 else "")

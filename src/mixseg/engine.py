@@ -70,10 +70,8 @@ def fit(
         raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
     phases = phases or Phases()
     phases.go_on_from(state.seconds)
-    writer = Writer(kept=state.step)
     with (
-        _saying_where_it_stopped(state, config.steps, writer, fabric),
-        writer,
+        _writing(state, config.steps, fabric) as writer,
         Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
         ExitStack() as plainly,
     ):
@@ -116,10 +114,12 @@ def fit(
 
 
 @contextmanager
-def _saying_where_it_stopped(state: State, steps: int, writer: Writer, fabric: Fabric) -> Iterator[None]:
-    """Give an interrupt a sentence: how far training came, and where the same command goes on."""
+def _writing(state: State, steps: int, fabric: Fabric) -> Iterator[Writer]:
+    """A writer of checkpoints; inside, an interrupt says how far training came, and where the same command goes on."""
+    writer = Writer(kept=state.step)
     try:
-        yield
+        with writer:
+            yield writer
     except KeyboardInterrupt:
         if not fabric.is_global_zero:  # the first process alone knows what is written
             raise

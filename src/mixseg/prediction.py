@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -93,12 +93,10 @@ def predict_folder(
                 maps = {"": predictor.decided(probs), **_maps(probs, classes, **more)}
             else:
                 maps = {"": predictor.on_source(scan, place, **wanted)[answer]}
-            _claim(out, [CLASSES, *(_file(case, ending) for ending in maps)])
             if not written:
+                _claim(out, [CLASSES])
                 write_json(out / CLASSES, classes)  # for whoever scores them
-            for ending, values in maps.items():
-                written.append(out / _file(case, ending))
-                io.write(written[-1], values, like=case.image[0])
+            written += _write(maps, case, out)
             bar.step(case.id)
     if bad:
         done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
@@ -197,6 +195,15 @@ def _refuse_overwriting(cases: Sequence[Case], out: Path, endings: Sequence[str]
                 f"{out / name} would be overwritten, and mixseg predict did not write it (no {RECORD} names it): "
                 "choose another -o."
             )
+
+
+def _write(maps: Mapping[str, NDArray[Any]], case: Case, out: Path) -> list[Path]:
+    """Write the maps of a scan, by the ending of their names; returns the files."""
+    files = {_file(case, ending): values for ending, values in maps.items()}
+    _claim(out, list(files))
+    for name, values in files.items():
+        io.write(out / name, values, like=case.image[0])
+    return [out / name for name in files]
 
 
 def _own(out: Path) -> set[str]:

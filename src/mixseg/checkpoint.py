@@ -167,7 +167,7 @@ def _aside(content: Any) -> Any:  # noqa: ANN401 - a tree of whatever an optimis
 
 def load_weights(method: Method, path: Path) -> int:
     """Give ``method`` the weights to predict with of a checkpoint; returns the step it was made at."""
-    content = _read(path, next(method.parameters()).device, WEIGHTS)
+    content = _read(path, torch.device("cpu"), WEIGHTS, mmap=True)  # two thirds of last.pt are the optimiser's
     averaged = content.get("average")
     _load(method, averaged["weights"] if averaged else content["method"], path)
     return int(content["step"])
@@ -184,11 +184,12 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
             raise
 
 
-def _read(path: Path, device: torch.device, needed: Set[str]) -> dict[str, Any]:
+def _read(path: Path, device: torch.device, needed: Set[str], *, mmap: bool = False) -> dict[str, Any]:
     if not path.exists():
         raise MixsegError(f"{path} does not exist: train the run first, or name another checkpoint.")
     try:
-        content = torch.load(path, map_location=device, weights_only=True) if zipfile.is_zipfile(path) else None
+        whole = zipfile.is_zipfile(path)
+        content = torch.load(path, map_location=device, weights_only=True, mmap=mmap) if whole else None
     except Exception as error:  # a damaged file can break the reader anywhere, and its advice is to trust the file
         raise MixsegError(f"{path} is damaged, or holds more than weights: {ANOTHER}") from error
     if content is None:

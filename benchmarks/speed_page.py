@@ -34,7 +34,7 @@ INTRODUCTION = """# Speed
 What one training step takes, beside (a) a plain fp32 PyTorch loop as a paper's script has it, (b) the same under bf16
 autocast, and two floors: the arithmetic (FLOP over the rate of a large matrix product) and the attainable (each
 convolution alone with its fastest kernel and layout, plus the bytes that must move between them over the bandwidth of
-a large copy). Everything in a table is measured in one run:
+a large copy). All versions of a method are measured in one run:
 
 ```
 python benchmarks/train_step.py --out speed.json
@@ -84,10 +84,10 @@ def page(known: dict[str, list[dict[str, Any]]]) -> str:
     parts = [INTRODUCTION]
     machines = list(dict.fromkeys(machine_of(entry) for entry in known["entries"]))
     for machine in machines:
-        entries = [entry for entry in known["entries"] if machine_of(entry) == machine]
+        entries = sorted((entry for entry in known["entries"] if machine_of(entry) == machine), key=dims_of)
         parts.append("\n".join([f"## {machine}\n", versions_line(entries), "", *step_table(entries), ""]))
         parts += [
-            f"![{entry['method']}: kernels before and after](../pictures/{picture_of(entry)})\n"
+            f"![{name_of(entry)}: kernels before and after](../pictures/{picture_of(entry)})\n"
             for entry in entries
             if drawable(entry)
         ]
@@ -106,18 +106,34 @@ def machine_of(entry: dict[str, Any]) -> str:
     return env["device"] if env["device_type"] == "cuda" else f"{env['device']}, {env['threads']} thread{plural}"
 
 
+def dims_of(entry: dict[str, Any]) -> int:
+    """The number of axes of an image."""
+    return int(entry["environment"]["dims"])
+
+
+def name_of(entry: dict[str, Any]) -> str:
+    """The method, and that it is one of volumes."""
+    return entry["method"] + (" in 3D" if dims_of(entry) == 3 else "")
+
+
 def versions_line(entries: list[dict[str, Any]]) -> str:
-    """What the numbers were measured with."""
-    found = []
+    """What the numbers were measured with: a line for each set of versions, with the ceilings of all its runs."""
+    ceilings: dict[str, list[dict[str, float]]] = {}
     for entry in entries:
         env = entry["environment"]
         cuda = f", CUDA {env['cuda']}, cuDNN {env['cudnn']}" if env["cuda"] else ""
-        found.append(
-            f"Python {env['python']}, torch {env['torch']}{cuda}, Fabric {env['lightning_fabric']}, {env['date']}; "
-            f"large matrix product {entry['ceilings']['matmul_flops'] / 1e12:.3g} TFLOP/s, "
-            f"copy {entry['ceilings']['copy_bytes_per_s'] / 1e9:.3g} GB/s."
-        )
-    return "\n".join(dict.fromkeys(found))
+        versions = f"Python {env['python']}, torch {env['torch']}{cuda}, Fabric {env['lightning_fabric']}"
+        ceilings.setdefault(versions, []).append(entry["ceilings"])
+    return "\n".join(
+        f"{versions}; large matrix product {span([one['matmul_flops'] / 1e12 for one in found])} TFLOP/s, "
+        f"copy {span([one['copy_bytes_per_s'] / 1e9 for one in found])} GB/s."
+        for versions, found in ceilings.items()
+    )
+
+
+def span(values: list[float]) -> str:
+    """The least and the most of some values, three digits each."""
+    return " to ".join(dict.fromkeys(f"{float(f'{end(values):.3g}'):g}" for end in (min, max)))
 
 
 def step_table(entries: list[dict[str, Any]]) -> list[str]:
@@ -160,17 +176,17 @@ def side_lines(entries: list[dict[str, Any]]) -> str:
     """Floors, feeds and looks, a line for each method."""
     lines = []
     for entry in entries:
-        name, floor, look, feed = (entry.get(key, {}) for key in ("method", "floors", "look", "feed"))
+        floor, look, feed = (entry.get(key, {}) for key in ("floors", "look", "feed"))
         if "flop" in floor:
             alone, between = sum(floor["convolutions_ms"].values()), sum(floor["bytes_ms"].values())
             lines.append(
-                f"- `{name}`: arithmetic {floor['arithmetic_ms']:.2f} ms ({floor['flop'] / 1e12:.3g} TFLOP), "
+                f"- {name_of(entry)}: arithmetic {floor['arithmetic_ms']:.2f} ms ({floor['flop'] / 1e12:.3g} TFLOP), "
                 f"attainable {floor['attainable_ms']:.2f} ms (convolutions {alone:.2f}, between them {between:.2f})"
             )
         if "ms" in look:
             lines.append(
-                f"- `{name}`: a look at {look['slices']} slices takes {look['ms']:.0f} ms, a batch {feed['ms']:.2f} ms "
-                f"({feed['host_ms']:.2f} of the host)"
+                f"- {name_of(entry)}: a look at {look['slices']} slices takes {look['ms']:.0f} ms, "
+                f"a batch {feed['ms']:.2f} ms ({feed['host_ms']:.2f} of the host)"
             )
     return "\n".join([*lines, ""]) if lines else ""
 
@@ -227,7 +243,7 @@ def write(known: dict[str, list[dict[str, Any]]]) -> None:
     PAGE.write_text(page(known))
     for entry in known["entries"]:
         if drawable(entry):
-            title = f"{entry['method']} on {machine_of(entry)}: where the time of a step goes, by kind of kernel"
+            title = f"{name_of(entry)} on {machine_of(entry)}: where the time of a step goes, by kind of kernel"
             found, before = entry["profile"], BEFORE[entry["environment"]["precision"]]
             draw(found[before], found[AFTER], PICTURES / picture_of(entry), names=(before, AFTER), title=title)
 

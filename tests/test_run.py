@@ -94,3 +94,15 @@ def test_a_training_goes_on_when_nobody_reads_what_it_prints(made, tmp_path):
     os.close(ours)
     assert process.wait(timeout=120) == 0
     assert RunFolder(tmp_path / "config").finished["steps"] == 40
+
+
+def test_an_interrupt_is_one_sentence(monkeypatch, tmp_path, capsys):
+    def interrupted(options):
+        raise KeyboardInterrupt("Stopped at step 412 of 3000; ...")
+
+    monkeypatch.setattr("mixseg.run._train_all", interrupted)
+    words = ["config.json", "--data", "arrays", "--split", "splits.json", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "Stopped at step 412 of 3000; ...\n"

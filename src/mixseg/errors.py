@@ -6,6 +6,11 @@ import difflib
 from collections.abc import Collection, Iterable
 from itertools import islice
 
+BAD_INPUT, INTERRUPTED = 2, 130
+"""Exit codes: something for the user to mend; an interrupt."""
+GO_ON = "stopped; run the same command to continue"
+"""What an interrupt says that has nothing better to say."""
+
 
 class MixsegError(Exception):
     """Something the user can mend. The command line prints it without a traceback and exits with 2."""

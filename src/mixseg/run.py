@@ -32,7 +32,7 @@ from mixseg.data.scan import Scan
 from mixseg.data.split import NO_TEST, Split, read_split
 from mixseg.data.views import see
 from mixseg.engine import fit
-from mixseg.errors import MixsegError
+from mixseg.errors import BAD_INPUT, GO_ON, INTERRUPTED, MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.files import write_json, writing_arrays
 from mixseg.folder import RunFolder, environment
@@ -261,7 +261,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _train_all(options)
         except MixsegError as error:
             print(error, file=sys.stderr)
-            raise SystemExit(2) from None
+            raise SystemExit(BAD_INPUT) from None
+        except KeyboardInterrupt as interrupt:
+            print(str(interrupt) or GO_ON, file=sys.stderr)
+            raise SystemExit(INTERRUPTED) from None
 
 
 def _train_all(options: argparse.Namespace) -> None:

@@ -81,6 +81,7 @@ def test_a_misspelt_method_is_one_sentence_before_scans_are_made(capsys, tmp_pat
         (("--preset", "papr"), "Unknown preset 'papr': did you mean 'paper'?"),
         (("--set", "stpes=3"), "Unknown key 'stpes' in the config: did you mean 'steps'?"),
         (("--set", "weights=3"), "'weights' in the config is 3"),
+        (("--set", "weights.distil=3"), "Unknown term of a loss 'distil': did you mean 'distill'?"),
         (("--set", "depth=9"), "A network of depth 9 halves the image 9 times"),
         (
             ("--set", "method=kl"),

@@ -11,10 +11,8 @@ from functools import partial
 from importlib import import_module
 from io import StringIO
 
-from mixseg.errors import MixsegError, did_you_mean
+from mixseg.errors import BAD_INPUT, GO_ON, INTERRUPTED, MixsegError, did_you_mean
 from mixseg.output import unread
-
-BAD_INPUT, INTERRUPTED = 2, 130
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def _explained(words: list[str]) -> int:
     except KeyboardInterrupt as interrupt:
         if debug:
             raise
-        print(str(interrupt) or "stopped; run the same command to continue", file=sys.stderr)
+        print(str(interrupt) or GO_ON, file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
         if debug or error.filename is None:

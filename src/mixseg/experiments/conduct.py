@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from mixseg.experiments.runner import Board, see_through
 from mixseg.experiments.states import state_of
 from mixseg.hardware import Hardware
 from mixseg.labels import LabelFlags
+from mixseg.methods import METHODS, terms_of
 from mixseg.pipeline import find_split, prepare_beside
 from mixseg.presets import PRESETS
 from mixseg.refusals import refuse_early
@@ -83,6 +84,9 @@ def _refuse_early(experiment: Experiment, dataset: str, out: Path, request: Requ
     for key, flag in FLAGS.items():
         if key in request.settings:
             raise MixsegError(f"--set {key} is nothing that the runs of an experiment have in common: use {flag}.")
+    weights = request.settings.get("weights")
+    for term in weights if isinstance(weights, Mapping) else ():
+        known("term of a loss", term, sorted({name for method in METHODS for name in terms_of(method)}))
     layout = layout_of(dataset)
     common = {**PROTOCOLS.get(layout, {}), "preset": request.preset_for(layout), "seed": min(request.seeds or (0,))}
     if request.sets:

@@ -140,6 +140,34 @@ def test_a_mask_like_a_nifti_image_keeps_its_transforms_and_codes_bit_for_bit(tm
     assert (np.asarray(after.dataobj) == mask).all()
 
 
+@pytest.mark.parametrize(("unit", "mm"), [("unknown", 1), ("mm", 1), ("meter", 1000), ("micron", 0.001)])
+@pytest.mark.parametrize("kind", [nib.Nifti1Image, nib.Nifti2Image])
+def test_a_nifti_file_is_read_in_mm_whatever_its_unit_and_so_is_a_mask_like_it(tmp_path, mask, kind, unit, mm):
+    image = kind(mask, np.diag([1 / mm, 1 / mm, 1 / mm, 1]) @ affine())
+    image.header.set_xyzt_units(unit, "sec")
+    nib.save(image, tmp_path / "image.nii.gz")
+    for name in ("like.nii.gz", "like.nrrd", "like.mha"):
+        io.write(tmp_path / name, mask, like=tmp_path / "image.nii.gz")
+    for name in ("image.nii.gz", "like.nii.gz", "like.nrrd", "like.mha"):
+        for place in (io.read_geometry(tmp_path / name), io.read(tmp_path / name)):
+            np.testing.assert_allclose(place.affine, affine(), rtol=1e-5, atol=1e-5)
+    assert nib.load(tmp_path / "like.nii.gz").header["xyzt_units"] == image.header["xyzt_units"]
+
+
+def test_a_unit_that_nifti_does_not_know_is_taken_for_mm(tmp_path, mask):
+    image = nib.Nifti1Image(mask, affine())
+    image.header["xyzt_units"] = 6
+    nib.save(image, tmp_path / "image.nii.gz")
+    np.testing.assert_allclose(io.read_geometry(tmp_path / "image.nii.gz").affine, affine(), rtol=1e-5, atol=1e-5)
+
+
+def test_voxels_far_below_a_micron_have_a_valid_size(tmp_path, mask):
+    image = nib.Nifti1Image(mask, np.diag([0.02, 0.02, 0.05, 1]))
+    image.header.set_xyzt_units("micron")
+    nib.save(image, tmp_path / "image.nii.gz")
+    assert io.read_geometry(tmp_path / "image.nii.gz").spacing == pytest.approx((2e-5, 2e-5, 5e-5))
+
+
 @pytest.mark.parametrize("suffix", ["mha", "nrrd"])
 def test_a_mask_like_a_simpleitk_image_keeps_its_geometry_to_the_last_bit(tmp_path, mask, suffix):
     image = sitk.GetImageFromArray(mask.T)

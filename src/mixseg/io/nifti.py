@@ -19,9 +19,12 @@ nib: Any = nibabel  # its functions have no types
 
 SUFFIXES = (".nii", ".nii.gz")
 
+UNITS = {1: 1e3, 3: 1e-3}
+"""Code of the spatial unit -> mm: meters and microns. Any other code is mm, or says nothing."""
+
 
 def read(path: Path, key: str = "") -> Volume:
-    """The voxels (scaled as the header says) with the affine that nibabel prefers: sform, then qform."""
+    """The voxels (scaled as the header says) with the affine that nibabel prefers, sform, then qform, in mm."""
     image: Any = nib.load(path, mmap=False)
     place = _geometry(image, path)
     array = np.asanyarray(image.dataobj)
@@ -59,7 +62,9 @@ def _geometry(image: Any, path: Path) -> Geometry:  # noqa: ANN401 - nibabel has
     if len(shape) < 2 or any(size != 1 for size in shape[3:]):
         raise MixsegError(f"{path} holds {len(shape)} axes of sizes {shape}: save each 3D scan as a file of its own.")
     i, j, k = (*shape[:3], 1)[:3]
-    return Geometry((i, j, k), np.asarray(image.affine, dtype=np.float64), _spacing_known(image.header))
+    affine = np.array(image.affine, dtype=np.float64)
+    affine[:3] *= UNITS.get(int(image.header["xyzt_units"]) % 8, 1.0)  # the other bits are the unit of time
+    return Geometry((i, j, k), affine, _spacing_known(image.header))
 
 
 def _spacing_known(header: Any) -> bool:  # noqa: ANN401 - nibabel has no types

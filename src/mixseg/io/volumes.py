@@ -167,7 +167,7 @@ def _storable(array: NDArray[np.generic]) -> NDArray[np.generic]:
 def _valid(place: Geometry, path: Path) -> None:
     if 0 in place.shape:
         raise MixsegError(f"{path} holds no voxels (size {place.shape}): export it again.")
-    if not np.isfinite(place.affine).all() or abs(np.linalg.det(place.affine[:3, :3])) < 1e-12:
+    if not np.isfinite(place.affine).all() or np.linalg.matrix_rank(place.affine[:3, :3]) < 3:
         raise MixsegError(f"The header of {path} gives no valid voxel size and direction: export it again.")
 
 

@@ -16,6 +16,9 @@ from mixseg.types import Source, Volume
 WIDE = 2**16
 """A range of ids from which on a table with a place for each is larger than a slice."""
 
+ROUNDING = 1e-4
+"""How far from a whole number an id may be: a scale in the header, such as 1/255, is rounded to single precision."""
+
 
 def read_ids(source: Source | Path) -> Volume:
     """A label map as it is stored, with an integer type: nan and fractions are refused."""
@@ -33,10 +36,10 @@ def read_ids(source: Source | Path) -> Volume:
         raise MixsegError(f"{path} holds nan or inf in {where} voxels: export the mask again as integers.")
     values = array.astype(np.float64)
     whole = np.rint(values)
-    if (values != whole).any():
-        wrong = float(values[values != whole][0])
+    fraction = np.abs(values - whole) > ROUNDING
+    if fraction.any():
         raise MixsegError(
-            f"{path} holds {wrong:g}, which is no label id: export the mask again as integers, unsmoothed."
+            f"{path} holds {array[fraction][0]!s}, which is no label id: export the mask again as integers, unsmoothed."
         )
     return Volume(whole.astype(np.int32), volume.affine, volume.spacing_known)
 

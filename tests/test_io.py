@@ -307,6 +307,19 @@ def test_layers_of_segments_become_one_map_unless_they_overlap(tmp_path):
         io.read(tmp_path / "b.seg.nrrd")
 
 
+def test_voxels_that_no_segment_claims_are_refused_and_not_background(tmp_path):
+    layers = np.zeros((2, 4, 3, 2), np.uint8)
+    layers[0, 1, 2, 1] = layers[1, 3, 0, 0] = 1
+    layers[1, 1, 2, 1] = 5  # below a voxel of the other layer's segment
+    layered(tmp_path / "a.seg.nrrd", layers)
+    with pytest.raises(MixsegError, match=r"a\.seg\.nrrd holds 5 where none of its segments is: .* rename it"):
+        io.read(tmp_path / "a.seg.nrrd")
+    io.write(tmp_path / "plain.nrrd", np.arange(8, dtype=np.uint8).reshape(2, 2, 2), affine=affine())
+    (tmp_path / "plain.nrrd").rename(tmp_path / "plain.seg.nrrd")
+    with pytest.raises(MixsegError, match=r"plain\.seg\.nrrd holds 1, 2, 3, 4, \.\.\. where none"):
+        io.read(tmp_path / "plain.seg.nrrd")
+
+
 @pytest.mark.parametrize("suffix", [*VOLUMES, "png"])
 def test_truncated_and_empty_files_are_one_sentence_with_the_file(tmp_path, suffix):
     path = tmp_path / f"scan.{suffix}"

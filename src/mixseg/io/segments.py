@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, listed
 from mixseg.io import itk
 from mixseg.io.geometry import Geometry
 from mixseg.types import Volume
@@ -37,6 +37,7 @@ def read(path: Path, key: str = "") -> Volume:
         layers = layers[..., None]
     result = np.zeros(layers.shape[:-1], dtype=np.uint16)
     segments = _segments(image)
+    unclaimed = layers != 0
     for number, segment in enumerate(segments, start=1):
         painted = layers[..., segment.layer] == segment.value
         if (result[painted] > 0).any():
@@ -46,6 +47,13 @@ def read(path: Path, key: str = "") -> Volume:
                 "overlap switched off in the segment editor, or export a label map."
             )
         result[painted] = number
+        unclaimed[..., segment.layer] &= ~painted
+    if unclaimed.any():
+        values = listed([f"{value:g}" for value in np.unique(layers[unclaimed])])
+        raise MixsegError(
+            f"{path} holds {values} where none of its segments is: save it again as a segmentation, or rename it to "
+            ".nrrd if it is a plain label map."
+        )
     return Volume(result.T.reshape(place.shape), place.affine)
 
 

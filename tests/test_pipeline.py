@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mixseg import evaluation, io, pipeline
+from mixseg.cli import main
 from mixseg.config import make_config
 from mixseg.data.folds import make_folds
 from mixseg.data.split import Split, write_folds, write_split
@@ -47,6 +48,20 @@ def test_a_fold_is_looked_for_in_nnunets_file_and_one_split_in_the_other(made, t
     write_folds(tmp_path / "splits_final.json", folds, cases)
     assert find_split(tmp_path, cases, make_config()) == one
     assert [find_split(tmp_path, cases, make_config(fold=number)) for number in (0, 1)] == folds
+
+
+def test_folds_leave_out_the_test_patients_of_the_split_beside_the_scans(copied, capsys):
+    scans, page = copied / "scans", str(copied / "page.html")
+    assert (
+        main(["inspect", str(scans), "-o", page, "--write-split", str(scans / "splits_final.json"), "--folds", "5"])
+        == 0
+    )
+    assert "1 test patients are in none" in capsys.readouterr().out
+    folds = [find_split(scans, load(scans), make_config(dataset="phantom", fold=number)) for number in (0, 1)]
+    for fold in folds:
+        assert set(fold.train) | set(fold.val) == {"patient001", "patient002", "patient003"}
+        assert fold.test == ("patient004",)
+    assert {patient for fold in folds for patient in fold.val} == {"patient001", "patient003"}, "those with full masks"
 
 
 def test_a_misspelt_patient_of_the_split_is_told_before_scans_are_prepared(copied):

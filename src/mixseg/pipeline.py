@@ -20,7 +20,16 @@ from mixseg.data.grid import Labels, to_source
 from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
 from mixseg.data.scan import Scan
-from mixseg.data.split import NO_TEST, Split, make_split, read_split, refuse_unknown, set_n
+from mixseg.data.split import (
+    NO_TEST,
+    Split,
+    make_split,
+    read_split,
+    refuse_unknown,
+    set_n,
+    split_beside,
+    with_test_part,
+)
 from mixseg.datasets import load, recognise
 from mixseg.errors import MixsegError
 from mixseg.evaluation import evaluate
@@ -37,7 +46,6 @@ from mixseg.training_data import Data, prepare_options
 from mixseg.training_plan import extent_of, planned
 from mixseg.types import Case
 
-SPLITS = ("splits.json", "splits_final.json")
 SEEN_AS = {
     "full": "outlined",
     "partial": "partly labelled",
@@ -107,10 +115,10 @@ def prepare_beside(out: Path, folder: Path, cases: Sequence[Case], config: Confi
 
 def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     """The split that the config names, or the one beside the scans, or one drawn patient-wise (the same every time)."""
-    names = SPLITS if config.fold is None else SPLITS[::-1]  # folds are in nnU-Net's file alone
-    beside = (folder / name for name in names if (folder / name).exists())
-    path = Path(config.split) if config.split else next(beside, None)
+    path = Path(config.split) if config.split else split_beside(folder, config.fold)
     if path is not None:
+        if config.fold is not None and not config.split:  # nnU-Net's file has no test part: the other one may
+            cases = with_test_part(folder, cases, config.dataset)
         split = read_split(path, cases, fold=config.fold, dataset=config.dataset)
         refuse_unknown(path, split, cases)
         return split

@@ -46,6 +46,12 @@ def test_few_patients_make_fewer_folds_and_one_none():
         make_fold(patients(3, 4), 3)
 
 
+@pytest.mark.parametrize("count", [1, -1])
+def test_fewer_than_two_folds_are_refused_as_such(count):
+    with pytest.raises(MixsegError, match=f"^{count} folds .*: ask for two or more"):
+        make_folds(patients(6, 0), count=count)
+
+
 def test_folds_do_not_depend_on_the_order_and_come_back_from_the_file(tmp_path):
     cases = patients(6, 4)
     folds = make_folds(cases)

@@ -55,8 +55,9 @@ def test_patients_are_written_and_read_back(tmp_path):
     split = Split(("z", "a"), ("m",), ("b", "c"))
     write_split(tmp_path / "splits.json", split)
     assert read_split(tmp_path / "splits.json", []) == split
-    with pytest.raises(MixsegError, match=r"there is no fold 2: .*write folds with mixseg .*splits_final\.json"):
-        read_split(tmp_path / "splits.json", [], fold=2)
+    for fold in (0, 2):
+        with pytest.raises(MixsegError, match=rf"is no fold {fold}: .*write folds with mixseg .*splits_final\.json"):
+            read_split(tmp_path / "splits.json", [], fold=fold)
 
 
 def test_one_of_several_datasets_is_read_by_name(tmp_path):
@@ -84,6 +85,15 @@ def test_a_fold_that_parts_a_patient_is_refused_by_name(tmp_path):
     path.write_text(json.dumps([{"train": ["a_1"], "val": ["a_2"]}]))
     with pytest.raises(MixsegError, match="Patient a is in train and again in val"):
         read_split(path, [case("a_1", patient="a"), case("a_2", patient="a")])
+
+
+def test_a_fold_that_holds_a_test_patient_is_refused_by_name(tmp_path):
+    path = tmp_path / "splits_final.json"
+    path.write_text(json.dumps([{"train": ["a"], "val": ["b"]}, {"train": ["a"], "val": ["t"]}]))
+    cases = [case("a"), case("b"), case("t", split="test")]
+    assert read_split(path, cases, fold=0) == Split(("a",), ("b",), ("t",))
+    with pytest.raises(MixsegError, match=r"Fold 1 of .*splits_final\.json holds test patients \(t\): .* --folds 5"):
+        read_split(path, cases, fold=1)
 
 
 def test_a_fold_of_other_scans_is_refused_by_name(tmp_path):

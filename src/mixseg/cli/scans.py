@@ -13,6 +13,7 @@ from mixseg.errors import MixsegError, known
 
 if TYPE_CHECKING:
     from mixseg.data.options import PrepareOptions
+    from mixseg.inspection import Inspection
     from mixseg.types import Case
 
 
@@ -43,6 +44,7 @@ def inspect(
         previews: How many scans to show.
         write_split: Draw a patient-wise split and write it to this file: train, val and test, or nnU-Net's
             splits_final.json if folds are asked for. train finds it as splits.json or splits_final.json in the folder.
+            The test patients of a split that lies there already stay test patients, out of every fold.
         folds: How many folds the split has.
     """
     from mixseg.cli.printing import print_list, print_table
@@ -61,7 +63,7 @@ def inspect(
     page = write_page(found, out or Path(f"inspect-{folder.resolve().name}.html"))
     print(f"\nPictures: {page}")
     if write_split is not None:
-        print(f"Split: {_split_written(write_split, found.cases, folds)}")
+        print(f"Split: {_split_written(write_split, found, folds)}")
     return 2 if found.problems else 0
 
 
@@ -220,18 +222,20 @@ def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
     return {**{key: value for key, value in plan.settings.items() if key not in ("patch", "batch")}, **given}
 
 
-def _split_written(path: Path, cases: Sequence[Case], folds: int) -> str:
-    """Write a split of ``cases`` to ``path``, and say what is in it."""
+def _split_written(path: Path, found: Inspection, folds: int) -> str:
+    """Write a split of the scans to ``path``, and say what is in it; test patients that are named already stay so."""
     from mixseg.data import folds as drawing
     from mixseg.data import split
 
     if path.exists():
         raise MixsegError(f"{path} exists, and runs may rest on it: remove it first, or write another file.")
+    cases = split.with_test_part(found.folder, found.cases, found.layout)
     if folds:
         drawn = drawing.make_folds(cases, count=folds)
         split.write_folds(path, drawn, cases)
         sizes = ", ".join(f"{len(fold.train)} + {len(fold.val)}" for fold in drawn)
-        return f"{path}, {len(drawn)} folds of train + val patients: {sizes}"
+        kept = f"; {len(drawn[0].test)} test patients are in none" if drawn[0].test else ""
+        return f"{path}, {len(drawn)} folds of train + val patients: {sizes}{kept}"
     one = split.make_split(cases)
     split.write_split(path, one)
     return f"{path}, {len(one.train)} patients to train on, {len(one.val)} to validate, {len(one.test)} to test"

@@ -21,6 +21,8 @@ def make_folds(cases: Iterable[Member], *, count: int = 5, seed: int = 0) -> lis
         count: How many.
         seed: The same seed and patients give the same folds, whatever the order of ``cases``.
     """
+    if count < 2:
+        raise MixsegError(f"{count} folds would not take turns to validate: ask for two or more.")
     hints, labelled = by_patient(cases)
     ours = [patient for patient in hints if hints[patient] == "train"]
     test = tuple(patient for patient in hints if hints[patient] == "test")

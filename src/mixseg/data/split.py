@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, listed
 from mixseg.files import read_json, write_json
-from mixseg.types import Kind
+from mixseg.types import Case, Kind
 
+SPLITS = ("splits.json", "splits_final.json")
 NO_TEST = 'There are no test patients: leave --test out, or name some in a split file, as "test".'
 
 
@@ -92,14 +93,30 @@ def read_split(path: Path, cases: Iterable[Member], *, fold: int | None = None, 
         return _from_fold(path, content, list(cases), fold or 0)
     if not isinstance(content, dict):
         raise MixsegError(f"{path} holds no split: it should be a list of folds or an object with train, val and test.")
-    if fold:
+    if fold is not None:
         raise MixsegError(
-            f"{path} holds one split, so there is no fold {fold}: leave it out, or write folds with mixseg inspect "
-            f"{path.parent} --write-split {path.parent / 'splits_final.json'} --folds 5."
+            f"{path} holds one split, so there is no fold {fold}: leave it out, or write folds with "
+            f"{_writes_folds(path.parent)}."
         )
     if "train" not in content:
         content = _of_dataset(path, content, dataset)
     return Split(*(_names(path, content, part) for part in ("train", "val", "test")))
+
+
+def split_beside(folder: Path, fold: int | None = None) -> Path | None:
+    """The split file among the scans of ``folder``, if any; for a fold, nnU-Net's comes first, which alone has some."""
+    names = SPLITS if fold is None else SPLITS[::-1]
+    return next((folder / name for name in names if (folder / name).exists()), None)
+
+
+def with_test_part(folder: Path, cases: Sequence[Case], dataset: str) -> list[Case]:
+    """``cases``, with the test patients of the split beside them as if they lay in a test folder: no fold has them."""
+    path = split_beside(folder)
+    if path is None:
+        return list(cases)
+    split = read_split(path, cases, dataset=dataset)
+    refuse_unknown(path, split, cases)
+    return [replace(case, split="test") if case.patient in split.test else case for case in cases]
 
 
 def refuse_unknown(path: Path, split: Split, cases: Iterable[Member]) -> None:
@@ -180,7 +197,17 @@ def _from_fold(path: Path, folds: list[object], cases: list[Member], fold: int) 
         _all_known(path, ids, patient_of, f"{part} of fold {fold}")
         parts[part] = tuple(dict.fromkeys(patient_of[name] for name in ids))
     test = tuple(dict.fromkeys(case.patient for case in cases if case.split == "test"))
+    seen = [patient for patient in test if patient in (*parts["train"], *parts["val"])]
+    if seen:
+        raise MixsegError(
+            f"Fold {fold} of {path} holds test patients ({listed(seen)}): remove the file and write folds without them, "
+            f"with {_writes_folds(path.parent)}."
+        )
     return Split(parts["train"], parts["val"], test)
+
+
+def _writes_folds(folder: Path) -> str:
+    return f"mixseg inspect {folder} --write-split {folder / SPLITS[1]} --folds 5"
 
 
 def _all_known(path: Path, names: Iterable[str], there: Iterable[str], part: str) -> None:

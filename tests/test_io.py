@@ -375,6 +375,7 @@ def test_nan_and_fractions_are_no_labels_but_whole_floats_are(tmp_path):
     for name, wrong, sentence in [
         ("nan", np.nan, "holds nan or inf in 1 of its 3 voxels"),
         ("half", 0.5, "holds 0.5, which is no label id"),
+        ("near", 1000.0005, r"holds 1000\.0005, which is no label id"),
     ]:
         bad = values.copy()
         bad[0, 0, 0] = wrong
@@ -386,9 +387,16 @@ def test_nan_and_fractions_are_no_labels_but_whole_floats_are(tmp_path):
     assert io.count_ids(tmp_path / "whole.nii.gz") == {0: 1, 1: 1, 3: 1}
 
 
+def test_ids_that_the_scale_of_a_header_rounds_are_whole(tmp_path):
+    image = nib.Nifti1Image(np.array([[[0, 255]]], np.uint8), np.eye(4))
+    image.header.set_slope_inter(1 / 255, 0)
+    nib.save(image, tmp_path / "scaled.nii")
+    assert (io.read(tmp_path / "scaled.nii").array % 1).any()
+    assert io.read_ids(tmp_path / "scaled.nii").array.ravel().tolist() == [0, 1]
+
+
 def test_labels_are_mapped_and_an_undeclared_id_is_named(tmp_path):
     io.write(tmp_path / "a.nii", np.array([[[0, 2, 5, -1, 70000]]], np.int32))
-        ("near", 1000.0005, r"holds 1000\.0005, which is no label id"),
     ids = {0: 0, 2: 1, 5: 2, -1: IGNORE, 70000: 3}
     labels = io.read_labels(Source((tmp_path / "a.nii",), ids=ids)).array
     assert labels.dtype == np.uint8
@@ -398,14 +406,6 @@ def test_labels_are_mapped_and_an_undeclared_id_is_named(tmp_path):
         io.read_labels(Source((tmp_path / "a.nii",), ids=ids))
     with pytest.raises(ValueError, match="no ids"):
         io.read_labels(Source((tmp_path / "a.nii",)))
-
-
-def test_ids_that_the_scale_of_a_header_rounds_are_whole(tmp_path):
-    image = nib.Nifti1Image(np.array([[[0, 255]]], np.uint8), np.eye(4))
-    image.header.set_slope_inter(1 / 255, 0)
-    nib.save(image, tmp_path / "scaled.nii")
-    assert (io.read(tmp_path / "scaled.nii").array % 1).any()
-    assert io.read_ids(tmp_path / "scaled.nii").array.ravel().tolist() == [0, 1]
 
 
 def test_header_noise_is_the_same_place_and_another_spacing_is_not():

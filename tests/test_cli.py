@@ -314,6 +314,17 @@ def test_evaluate_scores_a_folder_against_masks_or_a_dataset(raw, capsys):
     assert "nowhere is no folder" in capsys.readouterr().err
 
 
+def test_evaluate_does_not_overwrite_the_metrics_of_a_run(raw, capsys):
+    shutil.copytree(raw / "labelsTr", "predictions", ignore=shutil.ignore_patterns("[be]*"))
+    Path("run").mkdir()
+    for name in ("config.json", "environment.json", "metrics.csv"):
+        Path("run", name).write_text("{}")
+    assert main(["evaluate", "-i", "predictions", "-r", str(raw), "-o", "run"]) == 2
+    assert "run is a run, whose metrics.csv would be lost: choose another -o." in capsys.readouterr().err
+    assert Path("run", "metrics.csv").read_text() == "{}"
+    assert not Path("run", "summary.json").exists()
+
+
 @pytest.fixture
 def pipeline(monkeypatch):
     """Notes what the verbs about runs ask for."""

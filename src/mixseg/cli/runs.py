@@ -228,7 +228,10 @@ def evaluate(
     """
     from mixseg.cli.printing import print_list, print_table
     from mixseg.evaluation import evaluate as score
+    from mixseg.evaluation.pairing import is_run
 
+    if is_run(out):
+        raise MixsegError(f"{out} is a run, whose metrics.csv would be lost: choose another -o.")
     found = score(input, _references(references, dataset, labels), flags=labels)
     head, *rows = found.table()
     print_table(rows, head)

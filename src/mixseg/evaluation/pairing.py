@@ -135,9 +135,14 @@ def predicted_classes(predictions: Path) -> list[str]:
     if (predictions / CLASSES).is_file():
         return list(read_json(predictions / CLASSES))
     for folder in [predictions, *predictions.resolve().parents[:3]]:  # RUN/predictions/CHECKPOINT/OUTPUT
-        if (folder / "environment.json").is_file() and (folder / "config.json").is_file():
+        if is_run(folder):
             return list(read_json(folder / "environment.json").get("classes", []))
     return []
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a training began here. ``RunFolder`` knows more, and needs torch."""
+    return (folder / "environment.json").is_file() and (folder / "config.json").is_file()
 
 
 def match(predictions: Path, truths: Sequence[Reference], ids: Mapping[int, int]) -> Matched:

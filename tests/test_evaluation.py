@@ -109,6 +109,15 @@ def test_only_annotated_classes_are_scored(folders):
     assert [row.label for row in evaluate(predictions, [case]).rows] == ["RV"]
 
 
+def test_only_annotated_classes_of_a_folder_of_masks_are_scored(folders, tmp_path):
+    predictions, masks, _ = folders
+    (masks / "dataset.json").unlink()
+    labels = {name: index for index, name in enumerate(CLASSES)}
+    (tmp_path / "dataset.json").write_text(json.dumps({"labels": labels, "annotated": {"b": ["RV"]}}))
+    found = [(row.case, row.label) for row in evaluate(predictions, masks).rows]
+    assert found == [("a", "LV"), ("a", "RV"), ("b", "RV"), ("c", "LV"), ("c", "RV")]
+
+
 def test_checkpoints_and_branches_are_the_names_of_folders(folders, tmp_path):
     _, masks, arrays = folders
     for checkpoint, branch in (("last", "bottom"), ("last", "top"), ("best", "bottom")):

@@ -88,16 +88,15 @@ def of_folder(
     places = (place / dataset_json.NAME for place in (folder, folder.parent, predictions))
     declared = next((path for path in places if path.is_file()), None)
     if declared is None:
-        names, ignore = _named(counts, flags, predicted), None
+        said = dataset_json.Description(_named(counts, flags, predicted))
     else:
         said = dataset_json.read(declared)
-        names, ignore = dict(said.names), said.ignore
-    decision = labels.detect(str(folder), counts, names=names, ignore=ignore, flags=flags, files=each_of)
+    decision = labels.detect(str(folder), counts, names=said.names, ignore=said.ignore, flags=flags, files=each_of)
     ids = {value: index for value, index in decision.ids.items() if index != IGNORE}
     if len(decision.classes) == 2:
         ids.setdefault(1, 1)  # our own predictions of one structure, whatever its id is in the masks
     each = [
-        Reference(case, Source((path,), ids=decision.ids_in(found)), decision.classes)
+        Reference(case, Source((path,), ids=decision.ids_in(found)), decision.classes, said.annotated.get(case))
         for (case, path), found in zip(files.items(), each_of, strict=True)
     ]
     return References(each, ids, decision.sentence)

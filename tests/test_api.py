@@ -175,10 +175,11 @@ def test_images_become_8_bits_as_prepare_makes_them():
     assert (made.native.image.min(), made.native.image.max()) == (0, 255)
 
 
-def test_minus_one_is_unlabelled():
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int64, np.float16, np.float64])
+def test_minus_one_is_unlabelled(dtype):
     image, mask = blob(0)
-    made = mixseg.scan("s", image, partial=np.where(mask == 1, 1, -1))
-    assert set(np.unique(made.native.drawn)) == {1, IGNORE}
+    made = mixseg.scan("s", image, partial=np.where(mask == 1, 1, -1).astype(dtype))
+    assert np.array_equal(made.native.drawn, np.where(mask == 1, 1, IGNORE))
 
 
 @pytest.mark.parametrize(
@@ -199,6 +200,11 @@ def test_minus_one_is_unlabelled():
 def test_arrays_that_make_no_scan_are_told_in_a_sentence(arguments, sentence):
     with pytest.raises(MixsegError, match=sentence):
         mixseg.scan("s", **arguments)
+
+
+def test_a_scan_is_called_by_a_text():
+    with pytest.raises(MixsegError, match=r"A scan is called by a text, .*: this is <class 'int'>"):
+        mixseg.scan(3, np.zeros((4, 4)))
 
 
 def test_a_label_beyond_the_named_classes_is_told_with_the_scan(tmp_path):

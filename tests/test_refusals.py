@@ -40,6 +40,7 @@ def unread(tmp_path, monkeypatch):
         ({"lr": -1}, "'lr' in the config is -1"),
         ({"stepz": 4}, "Unknown key 'stepz'"),
         ({"partial": "erosion-4x4"}, "no partial labels named 'erosion-4x4'"),
+        ({"target": ["LV", "RV", "LV"]}, "target names the class LV twice"),
         ({"clip": [99, 1]}, r"clip is \(99.0, 1.0\)"),
         ({"spacing": [1, 1, 1], "patch": [0, 8, 8]}, "'patch' in the config is"),
         ({"spacing": 1.5}, "'spacing' in the config is 1.5"),

@@ -100,6 +100,8 @@ def scan(
         partial: The same, with 255 (or -1) where nothing is labelled. Without both, the scan has no labels.
         spacing: Voxel size in mm; scores are then in mm too.
     """
+    if not isinstance(name, str):
+        raise MixsegError(f"A scan is called by a text, mixseg.scan(name, image, ...): this is {type(name)}.")
     return _scan(name, image, full, partial, spacing=spacing)
 
 
@@ -291,7 +293,7 @@ def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Label
     if array.shape != shape:
         raise MixsegError(f"{what} labels have the shape {array.shape}, and the image has {shape}: they must agree.")
     if array.dtype.kind in "if":
-        array = np.where(array == -1, IGNORE, array)
+        array = np.where(array == -1, np.int16(IGNORE), array)  # which widens int8, where 255 would be -1 again
     with np.errstate(invalid="ignore"):  # nan is told below
         labels = array.astype(np.uint8) if array.dtype.kind in "biuf" else None
     if labels is None or not np.array_equal(labels, array):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,6 +50,9 @@ class PrepareOptions:
         if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
             raise MixsegError(f"size is {self.size}: give a height and a width, such as 256 256.")
         check_spacing(self.dims, self.spacing, self.long_side)
+        twice = [name for name, count in Counter(self.target or ()).items() if count > 1]
+        if twice:
+            raise MixsegError(f"target names the class {twice[0]} twice: name each once.")
         if self.partial not in PARTIAL_FROM:
             raise MixsegError(f"There are no partial labels named {self.partial!r}: choose {', '.join(PARTIAL_FROM)}.")
         if self.clip is not None and not 0 <= self.clip[0] < self.clip[1] <= 100:

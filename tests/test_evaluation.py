@@ -386,3 +386,31 @@ def test_one_of_several_structures_is_scored_once_the_masks_have_names(tmp_path)
         evaluate(predictions, masks)
     (masks / "dataset.json").write_text(json.dumps({"labels": {"background": 0, "LV": 1, "RV": 2}}))
     assert [(row.label, row.dsc) for row in evaluate(predictions, masks).rows] == [("LV", 1.0)]
+
+
+def named(folder, predicted, declared):
+    """Two stripes, as the first two classes of predictions and of masks."""
+    stripes = np.zeros((8, 8, 2), np.uint8)
+    stripes[1:3], stripes[4:7] = 1, 2
+    predictions, masks = write(folder / "found", {"a": stripes}), write(folder / "masks", {"a": stripes})
+    (predictions / "classes.json").write_text(json.dumps(["background", *predicted]))
+    labels = {name: index for index, name in enumerate(["background", *declared])}
+    (masks / "dataset.json").write_text(json.dumps({"labels": labels}))
+    return predictions, masks
+
+
+def test_classes_are_found_by_name_whatever_the_case_of_their_letters(tmp_path):
+    found = evaluate(*named(tmp_path, ("LV", "Myo"), ("myo", "lv")))
+    assert [(row.label, row.dsc) for row in found.rows] == [("myo", 0.0), ("lv", 0.0)], "the stripes are swapped"
+
+
+def test_names_of_which_one_is_in_both_are_not_paired_by_position(tmp_path):
+    with pytest.raises(MixsegError, match="predictions are of LV, Myo and the references of RV, LV: call them alike"):
+        evaluate(*named(tmp_path, ("LV", "Myo"), ("RV", "LV")))
+
+
+def test_names_of_which_none_is_in_both_are_paired_by_position_and_said_to_be(tmp_path):
+    found = evaluate(*named(tmp_path, ("cavity", "wall"), ("LV", "Myo")))
+    assert [(row.label, row.dsc) for row in found.rows] == [("LV", 1.0), ("Myo", 1.0)]
+    said = "The predictions are of cavity, wall and the references of LV, Myo, no name is in both: they were paired in"
+    assert said in found.remarks()[0]

@@ -114,19 +114,30 @@ def _named(counts: Mapping[int, int], flags: labels.LabelFlags | None, predicted
 
 def by_name(predicted: Sequence[str], truths: References) -> References:
     """``truths`` with the classes that a run of ours predicted, found by name: it may have had some of them alone."""
-    known = truths.each[0].classes
-    if not set(predicted[1:]) <= set(known) and len(predicted) != len(known):
-        raise MixsegError(
-            f"The predictions are of {', '.join(predicted[1:])} and the references of {', '.join(known[1:])}: call "
-            "them alike in a dataset.json beside the masks, or give the dataset folder itself as reference."
-        )
-    if not predicted or not set(predicted[1:]) <= set(known):
+    if not predicted:
         return truths
-    ids = {0: 0} | {index: known.index(name) for index, name in enumerate(predicted) if index}
-    each = [
-        replace(one, annotated=tuple(name for name in one.looked_for if name in predicted[1:])) for one in truths.each
-    ]
-    return References(each, ids, truths.meaning)
+    known = truths.each[0].classes
+    found = [place for name in predicted[1:] if (place := _index(name, known)) is not None]
+    sides = f"The predictions are of {', '.join(predicted[1:])} and the references of {', '.join(known[1:])}"
+    if len(set(found)) == len(predicted) - 1:
+        wanted = {known[place] for place in found}
+        each = [replace(one, annotated=tuple(name for name in one.looked_for if name in wanted)) for one in truths.each]
+        return References(each, dict(enumerate([0, *found])), truths.meaning)
+    if not found and len(predicted) == len(known):
+        said = f"{sides}, no name is in both: they were paired in this order."
+        return References(
+            truths.each, {index: index for index in range(len(known))}, f"{truths.meaning} {said}".strip()
+        )
+    raise MixsegError(
+        f"{sides}: call them alike in a dataset.json beside the masks, or give the dataset folder itself as reference."
+    )
+
+
+def _index(name: str, classes: Sequence[str]) -> int | None:
+    """The place of a class, whatever the case of its letters; None if there is none of this name."""
+    places = {known.lower(): index for index, known in enumerate(classes)}
+    places |= {known: index for index, known in enumerate(classes)}
+    return places.get(name, places.get(name.lower()))
 
 
 def predicted_classes(predictions: Path) -> list[str]:

@@ -248,6 +248,28 @@ def test_simulate_takes_train_patients_in_the_order_of_a_split(tmp_path):
     assert Path("made", "splits.json").is_file()
 
 
+def test_simulate_takes_the_split_beside_the_source_and_says_so(capsys):
+    phantom = ["--phantom", "heart", "--patients", "5", "--val", "1", "--test", "1", "--size", "16"]
+    assert main(["simulate", "source", *phantom, "--keep-full", "all"]) == 0
+    assert main(["simulate", "made", "--from", "source", "--partial", "points", "--keep-full", "1"]) == 0
+    assert "Split: source/splits.json, whose 1 val and 1 test patients keep" in capsys.readouterr().out
+    kinds = {case.patient: case.kind for case in load(Path("made"))}
+    assert list(kinds.values()) == ["full", "partial", "partial", "full", "full"]
+    assert Path("made", "splits.json").read_text() == Path("source", "splits.json").read_text()
+
+
+def test_simulate_keeps_the_references_of_scans_that_have_partial_labels_already(tmp_path):
+    source = make_acdc(tmp_path / "acdc")
+    options = ["--partial", "drawn", "--keep-full", "1"]
+    assert main(["simulate", "once", "--from", str(source), *options]) == 0
+    assert main(["simulate", "twice", "--from", "once", *options]) == 0
+    hidden = {case.id: case.hidden for case in load(Path("once")) if case.hidden}
+    assert {case.id for case in load(Path("twice")) if case.hidden} == set(hidden) != set()
+    for case in load(Path("twice")):
+        if case.hidden:
+            assert np.array_equal(io.read_labels(case.hidden).array, io.read_labels(hidden[case.id]).array)
+
+
 def test_simulate_uses_drawn_strokes_as_they_are(tmp_path):
     source = make_acdc(tmp_path / "acdc")
     assert main(["simulate", "made", "--from", str(source), "--partial", "drawn", "--keep-full", "0"]) == 0
@@ -272,6 +294,8 @@ def test_simulate_makes_the_phantom_without_any_data():
         (["made", "--phantom", "heart", "--partial", "scribble"], "did you mean 'scribbles'?"),
         (["made", "--phantom", "heart", "--keep-full", "-1"], "--keep-full is -1"),
         (["made", "--phantom", "heart", "--patients", "3"], "leave none to train on"),
+        (["made", "--phantom", "heart", "--seed", "-1"], "--seed is -1"),
+        (["made", "--phantom", "heart", "--size", "0"], "Slices of 0 x 0 pixels hold nothing"),
     ],
 )
 def test_simulate_refuses_what_makes_no_sense(here, capsys, arguments, clause):
@@ -287,6 +311,18 @@ def test_simulate_never_writes_over_anything(raw, here, capsys):
         assert main(["simulate", "made", "--keep-full", "1", *source]) == 2
         assert "made" in capsys.readouterr().err
     assert [path.name for path in here.rglob("*")] == ["made", "precious.txt"]
+
+
+def test_the_current_folder_is_no_target_and_said_to_be_so_before_the_work(raw, here, capsys):
+    for words in (
+        ["simulate", ".", "--phantom", "heart"],
+        ["simulate", ".", "--from", str(raw)],
+        ["prepare", str(raw), "."],
+    ):
+        assert main(words) == 2
+        said = [line for line in capsys.readouterr().err.splitlines() if line]
+        assert said == [". is the current folder, which cannot be replaced by a new one: name another folder."]
+        assert list(here.iterdir()) == []
 
 
 def test_prepare_packs_chosen_scans_and_unpacks_them_elsewhere(raw, capsys):

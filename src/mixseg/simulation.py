@@ -45,6 +45,8 @@ class Recipe:
         known("partial labels", self.partial, PARTIAL)
         if self.keep_full is not None and self.keep_full < 0:
             raise MixsegError(f"--keep-full is {self.keep_full}: give a number of patients, or all.")
+        if self.seed < 0:
+            raise MixsegError(f"--seed is {self.seed}: give a whole number from 0 on.")
 
 
 def simulate(cases: Sequence[Case], out: Path, recipe: Recipe, *, split: Split | None = None, name: str = "") -> Path:
@@ -53,13 +55,14 @@ def simulate(cases: Sequence[Case], out: Path, recipe: Recipe, *, split: Split |
     The first patients keep full masks, those of validation and test do in any case.
 
     Args:
-        cases: Scans with full masks; one without keeps what it has.
+        cases: Scans with full masks; one without keeps what it has, its reference for evaluation included.
         out: The folder to make; it may exist if it is empty.
         recipe: What the labels become.
         split: Who is train (in this order), val and test; written beside the scans. Without one, the folders that the
             scans lie in say so, and train patients count in the order of ``cases``.
         name: For dataset.json.
     """
+    refuse_foreign(out, marker="")
     if not any(case.full for case in cases):
         raise MixsegError("No scan has a full mask to make partial labels from: see what there is with mixseg inspect.")
     keep = _keepers(cases, recipe.keep_full, split)
@@ -100,13 +103,14 @@ def _keepers(cases: Sequence[Case], keep_full: int | None, split: Split | None) 
 
 
 def _item(case: Case, recipe: Recipe, keeps: bool) -> Item:
-    full, drawn = (None if source is None else _labels(source) for source in (case.full, case.partial))
+    sources = (case.full, case.partial, case.hidden)
+    full, drawn, dense = (None if source is None else _labels(source) for source in sources)
     if full is None:
-        label, dense = drawn, None
+        label = drawn
     elif keeps:
-        label, dense = full, None
+        label = full
     else:
-        label, dense = _partial(case, full, drawn, recipe), full
+        label, dense = _partial(case, full, drawn, recipe), full if dense is None else dense
     return Item(
         case.id,
         case.image,

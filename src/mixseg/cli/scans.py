@@ -13,6 +13,7 @@ from mixseg.errors import MixsegError, known
 
 if TYPE_CHECKING:
     from mixseg.data.options import PrepareOptions
+    from mixseg.data.split import Split
     from mixseg.inspection import Inspection
     from mixseg.types import Case
 
@@ -100,7 +101,8 @@ def simulate(
             source; none: no labels at all.
         keep_full: How many train patients keep their full masks.
         seed: Other seeds draw other strokes, and other phantom patients.
-        split: A splits.json or splits_final.json of the source: its train patients count in this order.
+        split: A splits.json or splits_final.json of the source: its train patients count in this order. If not given,
+            the one that lies there, if any.
         dataset: The layout of the source; recognised if not given.
         labels: What the ids of label maps mean.
         patients: Of the phantom.
@@ -118,14 +120,8 @@ def simulate(
         counts = {"patients": patients, "val": val, "test": test, "size": size, "seed": seed}
         simulate_phantom(out, recipe, kind=phantom, **counts)
     elif source is not None:
-        from mixseg.data.split import read_split, refuse_unknown
-
         cases = _load(source, dataset, labels)
-        order = None
-        if split is not None:
-            order = read_split(split, cases, dataset=dataset or "")
-            refuse_unknown(split, order, cases)
-        write(cases, out, recipe, split=order)
+        write(cases, out, recipe, split=_split_of(source, cases, split, dataset))
     print(f"Written: {out}\nLook at it: mixseg inspect {out}")
 
 
@@ -239,6 +235,20 @@ def _split_written(path: Path, found: Inspection, folds: int) -> str:
     one = split.make_split(cases)
     split.write_split(path, one)
     return f"{path}, {len(one.train)} patients to train on, {len(one.val)} to validate, {len(one.test)} to test"
+
+
+def _split_of(source: Path, cases: Sequence[Case], path: Path | None, dataset: str | None) -> Split | None:
+    """The split in ``path``, or the one beside the scans, as train would take it; None if there is neither."""
+    from mixseg.data.split import read_split, refuse_unknown, split_beside
+    from mixseg.datasets import recognise
+
+    path = path or split_beside(source)
+    if path is None:
+        return None
+    split = read_split(path, cases, dataset=dataset or recognise(source))
+    refuse_unknown(path, split, cases)
+    print(f"Split: {path}, whose {len(split.val)} val and {len(split.test)} test patients keep their full masks.")
+    return split
 
 
 def _load(folder: Path, dataset: str | None, labels: Labels) -> list[Case]:

@@ -58,6 +58,8 @@ def refuse_foreign(path: Path, marker: str) -> None:
     """An error if ``path`` is something that must not be replaced."""
     if path.exists() and not path.is_dir():
         raise MixsegError(f"{path} is a file: choose a folder to write to.")
+    if path.is_dir() and path.samefile("."):  # whoever stands in it would stand in one that is gone
+        raise MixsegError(f"{path} is the current folder, which cannot be replaced by a new one: name another folder.")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         raise MixsegError(f"{path} holds other files and would be replaced: choose a new or an empty folder.")
 

@@ -62,6 +62,8 @@ def write(
         raise MixsegError(
             f"{patients} patients, {val} for validation and {test} for testing, leave none to train on: ask for more."
         )
+    if min(size) < 1:
+        raise MixsegError(f"Slices of {size[0]} x {size[1]} pixels hold nothing: give a size such as 64.")
     names = [f"patient{number:03}" for number in range(1, patients + 1)]
     train = patients - val - test
     count = slices or SLICES[kind]

@@ -19,12 +19,12 @@ from mixseg import io
 from mixseg.datasets import dataset_json
 from mixseg.datasets.layout import Say, entries, keyed, patient_and_frame, silent, unique
 from mixseg.datasets.raw_writer import Item, write_dataset
-from mixseg.errors import MixsegError, listed
+from mixseg.errors import MixsegError, did_you_mean, listed
 from mixseg.labels import Decision, LabelFlags, detect, thin
 from mixseg.progress import track
 from mixseg.types import IGNORE, Case, Source
 
-__all__ = ["Item", "cases", "fits", "write_dataset"]
+__all__ = ["Item", "cases", "count_declared", "fits", "label_source", "write_dataset"]
 
 SPLITS = {"Tr": "", "Val": "val", "Ts": "test"}
 CHANNEL = re.compile(r"(.+)_(\d{4})")
@@ -49,6 +49,7 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
     """One case per scan; a label map with unlabelled voxels makes it "partial", one without "full", none "bare"."""
     description = dataset_json.read(root / dataset_json.NAME)
     scans = _scans(root, description)
+    _refuse_unknown(root / dataset_json.NAME, description, [scan.id for scan in scans])
     counts = _count([scan.label for scan in scans if scan.label is not None], description)
     decisions = {}
     for part in SPLITS:
@@ -99,6 +100,15 @@ def _scans(root: Path, description: dataset_json.Description) -> list[_Scan]:
     return found
 
 
+def _refuse_unknown(path: Path, description: dataset_json.Description, scans: list[str]) -> None:
+    """Nothing, or one sentence about an entry of no scan: whom it was meant for would go without it, unnoticed."""
+    there = set(scans)
+    for key, named in (("patients", description.patients), ("annotated", description.annotated)):
+        for name in named:
+            if name not in there:
+                raise MixsegError(f"'{key}' of {path} names {name!r}, which is no scan: {did_you_mean(name, scans)}")
+
+
 def _readable(folder: Path) -> list[Path]:
     return [path for path in entries(folder) if io.suffix(path)]
 
@@ -137,8 +147,7 @@ def _count(labels: list[Path], description: dataset_json.Description) -> dict[Pa
 
     def count(path: Path) -> Counts | None:
         try:
-            translation = _translation(path, description)
-            return {translation.get(value, value): number for value, number in io.count_ids(path).items()}
+            return count_declared(path, description)
         except MixsegError:
             return None
 
@@ -147,6 +156,12 @@ def _count(labels: list[Path], description: dataset_json.Description) -> dict[Pa
         if len(labels) >= MANY:
             results = track(results, "reading label maps", total=len(labels))
         return dict(zip(labels, results, strict=True))
+
+
+def count_declared(path: Path, description: dataset_json.Description) -> Counts:
+    """Voxels per declared id of a label map."""
+    translation = _translation(path, description)
+    return {translation.get(value, value): number for value, number in io.count_ids(path).items()}
 
 
 def _translation(path: Path, description: dataset_json.Description) -> dict[int, int]:
@@ -173,7 +188,7 @@ def _sorted_out(
 
     def lines(path: Path) -> bool:
         try:
-            source = _label(path, decision.ids, description)
+            source = label_source(path, decision.ids, description)
             return mark not in maps[path] and source is not None and thin(io.read_labels(source).array.astype(np.uint8))
         except MixsegError:  # check says so
             return False
@@ -201,7 +216,7 @@ def _case(
 ) -> Case:
     found = (None if scan.label is None else counts[scan.label]) or {}
     ids = decision.ids_in(found)
-    label = None if scan.label is None else _label(scan.label, ids, description)
+    label = None if scan.label is None else label_source(scan.label, ids, description)
     unlabelled = [ids.get(value) == IGNORE for value in found]
     nothing = bool(unlabelled) and all(unlabelled)
     partial = any(unlabelled)
@@ -220,11 +235,11 @@ def _case(
         annotated=description.annotated.get(scan.id),
         split=SPLITS[scan.part],
         # A reference is complete: 0 is its background, even if it means "not painted" among the strokes.
-        hidden=None if scan.dense is None else _label(scan.dense, {**decision.ids, 0: 0}, description),
+        hidden=None if scan.dense is None else label_source(scan.dense, {**decision.ids, 0: 0}, description),
     )
 
 
-def _label(path: Path, ids: Mapping[int, int], description: dataset_json.Description) -> Source | None:
+def label_source(path: Path, ids: Mapping[int, int], description: dataset_json.Description) -> Source | None:
     """The source of a label map; nothing for a segmentation of one voxel, which is how Slicer saves an empty one."""
     if io.suffix(path) != ".seg.nrrd":
         return Source((path,), ids=ids)

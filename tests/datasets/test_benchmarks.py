@@ -50,6 +50,19 @@ def test_ua_mt_files_keep_their_axes_and_are_called_by_their_folder(tmp_path):
     assert first.classes == ("background", "left atrium")
 
 
+def test_notes_in_another_encoding_are_no_list(tmp_path):
+    make_h5(tmp_path)
+    (tmp_path / "train_notes.txt").write_bytes("größer als gedacht\n\n".encode("latin-1"))
+    assert [case.split for case in h5_cases(tmp_path)] == ["test", "train"]
+
+
+def test_a_scan_in_two_lists_is_refused_by_name(tmp_path):
+    make_h5(tmp_path)
+    (tmp_path / "train.list").write_text("elsewhere\n\npatient001_frame01\n")
+    with pytest.raises(MixsegError, match=r"train\.list names patient001_frame01, which is in the list of test too"):
+        h5_cases(tmp_path)
+
+
 def test_other_h5_files_are_read_by_the_general_rule(tmp_path):
     h5(tmp_path / "scan1.h5", image=image(), label=mask(3), scribble=strokes(3, unlabelled=3))
     h5(tmp_path / "scan2.h5", image=image())

@@ -191,6 +191,16 @@ def test_patients_come_from_the_names_or_from_dataset_json(tmp_path):
     assert cases["s1_a"].annotated is None
 
 
+@pytest.mark.parametrize("entries", [{"patients": {"s1_a": "s1", "s1b": "s1"}}, {"annotated": {"s1b": ["LV"]}}])
+def test_an_entry_of_dataset_json_for_no_scan_is_told_with_the_nearest_name(tmp_path, entries):
+    for name in ("s1_a", "s1_b", "s2_c"):
+        nifti(tmp_path / "imagesTr" / f"{name}_0000.nii.gz", image())
+    dataset_json(tmp_path, **entries)
+    (key,) = entries
+    with pytest.raises(MixsegError, match=rf"'{key}' of .*dataset\.json names 's1b', .* did you mean 's1_b'\?"):
+        nnunet.cases(tmp_path)
+
+
 def test_files_may_be_listed_in_dataset_json(tmp_path):
     nifti(tmp_path / "scans" / "one.nii.gz", image())
     nifti(tmp_path / "masks" / "one.nii.gz", strokes())

@@ -28,7 +28,7 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
     """One case per volume, with its full mask and scribbles where the file holds them."""
     files = files_below(root, depth=DEPTH)
     scans = _scans([path for path in files if path.suffix in io.HDF5])
-    splits = _splits([path for path in files if path.suffix in (".list", ".txt")])
+    splits = _splits([path for path in files if path.suffix in (".list", ".txt")], scans)
     keys = {name: _keys(paths[0]) for name, paths in scans.items()}
     decisions = _decide(root, scans, keys, flags or LabelFlags())
     for decision in decisions.values():
@@ -67,15 +67,18 @@ def _slice_number(path: Path) -> int:
     return int(match[2]) if match else 0
 
 
-def _splits(lists: list[Path]) -> dict[str, str]:
+def _splits(lists: list[Path], scans: Files) -> dict[str, str]:
     """Case -> split, from ``train*.list``, ``val*.list`` and ``test*.list``; their lines name volumes or slices."""
-    result = {}
+    result: dict[str, str] = {}
     for path in lists:
         split = next((split for split in ("train", "val", "test") if re.match(rf"{split}\b|{split}_", path.stem)), "")
-        for line in path.read_text().splitlines() if split else []:
+        # A text file may also be somebody's notes, in any encoding: only lines that name scans count.
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if split else []:
             stem = line.strip().removesuffix(".h5")
             match = SLICE.fullmatch(stem)
-            result[match[1] if match else stem] = split
+            name = match[1] if match else stem
+            if name in scans and result.setdefault(name, split) != split:
+                raise MixsegError(f"{path} names {name}, which is in the list of {result[name]} too: keep it in one.")
     return result
 
 

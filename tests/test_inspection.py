@@ -111,6 +111,18 @@ def odd(root, clause, **options):
     return [sentence for sentence in inspect(root, **options).oddities if clause in sentence]
 
 
+def test_what_a_training_would_say_of_the_split_beside_the_scans_is_told(tmp_path):
+    make_nnunet(tmp_path)
+    split = tmp_path / "splits.json"
+    split.write_text('{"train": ["a", "b"], "val": ["e"]}')
+    others = sorted({case.patient for case in load(tmp_path)} - {"a", "b", "e"})
+    (sentence,) = odd(tmp_path, "splits.json")
+    assert sentence == f"{len(others)} patients are in no part of {split} and are not used: {', '.join(others)}."
+    split.write_text('{"train": ["a", "bee"], "val": ["e"]}')
+    (sentence,) = odd(tmp_path, "splits.json")
+    assert "names bee in train, and there is no scan of it" in sentence
+
+
 def test_strokes_that_read_as_a_full_mask_are_pointed_out_with_the_flag(tmp_path):
     dataset_json(tmp_path, labels={"background": 0, "LV": 1})
     line = np.zeros(SHAPE, np.uint8)

@@ -64,6 +64,17 @@ def test_folds_leave_out_the_test_patients_of_the_split_beside_the_scans(copied,
     assert {patient for fold in folds for patient in fold.val} == {"patient001", "patient003"}, "those with full masks"
 
 
+def test_patients_that_the_split_does_not_name_are_told(made, tmp_path, capsys):
+    path, cases = tmp_path / "splits.json", load(made[0] / "scans")
+    write_split(path, Split(("patient003",), ("patient001",)))
+    find_split(tmp_path, cases, make_config())
+    told = f"2 patients are in no part of {path} and are not used: patient002, patient004.\n"
+    assert capsys.readouterr().out == told
+    write_split(path, Split(("patient003", "patient002"), ("patient001",), ("patient004",)))
+    find_split(tmp_path, cases, make_config())
+    assert capsys.readouterr().out == ""
+
+
 def test_a_misspelt_patient_of_the_split_is_told_before_scans_are_prepared(copied):
     path = copied / "scans" / "splits.json"
     path.write_text(path.read_text().replace("patient001", "patient01"))

@@ -28,6 +28,7 @@ from mixseg.data.split import (
     refuse_unknown,
     set_n,
     split_beside,
+    unnamed,
     with_test_part,
 )
 from mixseg.datasets import load, recognise
@@ -121,6 +122,8 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
             cases = with_test_part(folder, cases, config.dataset)
         split = read_split(path, cases, fold=config.fold, dataset=config.dataset)
         refuse_unknown(path, split, cases)
+        if sentence := unnamed(path, split, cases):
+            print(sentence)
         return split
     if config.target:  # a scan that was searched for these alone can judge
         cases = [replace(case, classes=(case.classes[0], *config.target)) for case in cases]

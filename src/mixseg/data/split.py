@@ -131,6 +131,14 @@ def refuse_unknown(path: Path, split: Split, cases: Iterable[Member]) -> None:
             _all_known(path, names, sorted(there), part.name)
 
 
+def unnamed(path: Path, split: Split, cases: Iterable[Member]) -> str:
+    """A sentence about patients of ``cases`` that the split in ``path`` leaves out, or ""."""
+    left_out = sorted({case.patient for case in cases} - {*split.train, *split.val, *split.test})
+    if not left_out:
+        return ""
+    return f"{len(left_out)} patients are in no part of {path} and are not used: {listed(left_out)}."
+
+
 def write_split(path: Path, split: Split) -> None:
     """Write ``{"train": [...], "val": [...], "test": [...]}`` of patients."""
     write_json(path, {part.name: list(getattr(split, part.name)) for part in fields(split)})
@@ -200,8 +208,8 @@ def _from_fold(path: Path, folds: list[object], cases: list[Member], fold: int) 
     seen = [patient for patient in test if patient in (*parts["train"], *parts["val"])]
     if seen:
         raise MixsegError(
-            f"Fold {fold} of {path} holds test patients ({listed(seen)}): remove the file and write folds without them, "
-            f"with {_writes_folds(path.parent)}."
+            f"Fold {fold} of {path} holds test patients ({listed(seen)}): remove the file and write folds without "
+            f"them, with {_writes_folds(path.parent)}."
         )
     return Split(parts["train"], parts["val"], test)
 

@@ -9,7 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from mixseg.data.parallel import cores
+from mixseg.data.split import read_split, refuse_unknown, split_beside, unnamed
 from mixseg.datasets import load, recognise
+from mixseg.errors import MixsegError
 from mixseg.inspection import tables
 from mixseg.inspection.oddities import oddities
 from mixseg.inspection.scan import LabelMap, Look, Preview, look
@@ -53,7 +55,19 @@ class Inspection:
     @cached_property
     def oddities(self) -> list[str]:
         """What deserves a second look, and what settles it."""
-        return oddities(self.looks)
+        return [*oddities(self.looks), *self._split_oddities()]
+
+    def _split_oddities(self) -> list[str]:
+        """What a training would say of the split file beside the scans, if one lies there."""
+        path = split_beside(self.folder)
+        if path is None:
+            return []
+        try:
+            split = read_split(path, self.cases, dataset=self.layout)
+            refuse_unknown(path, split, self.cases)
+        except MixsegError as error:
+            return [str(error)]
+        return [sentence] if (sentence := unnamed(path, split, self.cases)) else []
 
     def summary(self) -> list[Row]:
         """(what, answer) lines about the whole folder."""

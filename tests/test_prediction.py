@@ -3,12 +3,14 @@
 import json
 import shutil
 
+import h5py
 import numpy as np
 import pytest
 
 from made_runs import CLASSES, checkpoint, config, data
 from mixseg import io, predictor
 from mixseg.cli import main
+from mixseg.datasets import load
 from mixseg.errors import MixsegError
 from mixseg.files import write_json
 from mixseg.hardware import Hardware
@@ -41,7 +43,13 @@ def test_two_files_of_one_scan_are_not_two_channels(tmp_path, twin):
 
 def test_one_file_is_a_scan(tmp_path):
     touch(tmp_path, "a_0000.nii.gz", "a_0001.nii.gz", "b.nii.gz", "notes.txt")
-    for name, id_ in (("a_0000.nii.gz", "a"), ("a_0001.nii.gz", "a_0001"), ("b.nii.gz", "b")):
+    touch(tmp_path, "c_0000.nii.gz")
+    for id_, name in (
+        ("a_0000", "a_0000.nii.gz"),
+        ("a_0001", "a_0001.nii.gz"),
+        ("b", "b.nii.gz"),
+        ("c", "c_0000.nii.gz"),
+    ):
         (case,) = find_images(tmp_path / name, channels=1)
         assert (case.id, [source.path for source in case.image]) == (id_, [tmp_path / name])
     for name in ("notes.txt", "nowhere"):
@@ -70,9 +78,10 @@ def test_a_dataset_of_one_folder_is_no_folder_above_images(tmp_path):
 def test_images_of_another_number_of_channels_are_refused_with_the_remedy(tmp_path):
     train(config(steps=2), data(val=0), tmp_path / "run", hardware=Hardware("cpu"))
     for channel in range(2):
-        io.write(tmp_path / "images" / f"a_000{channel}.nii.gz", np.zeros((16, 16, 2), np.float32))
+        io.write(tmp_path / "imagesTr" / f"a_000{channel}.nii.gz", np.zeros((16, 16, 2), np.float32))
+    write_json(tmp_path / "dataset.json", {"labels": {"background": 0}, "channel_names": {"0": "T1", "1": "T2"}})
     with pytest.raises(MixsegError, match=r"a_0000\.nii\.gz has 2 channels, and the run was trained on 1: give"):
-        predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", device="cpu")
+        predict_folder(tmp_path / "run", tmp_path, tmp_path / "out", device="cpu")
     assert not (tmp_path / "out").exists()
 
 
@@ -217,6 +226,44 @@ def test_a_number_belongs_to_the_name_of_an_image_of_a_run_of_one_channel(tmp_pa
     io.write(tmp_path / "other_0000.nii.gz", np.zeros((4, 4, 1), np.uint8))
     assert [case.id for case in find_images(tmp_path, channels=1)] == ["case_0001", "case_0002", "other"]
     assert [len(case.image) for case in find_images(tmp_path, channels=2)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("images", "labels"),
+    [
+        (["heart_0000", "heart_0001", "heart_0002"], []),
+        (["heart_0000"], ["heart_0000"]),
+        (["heart_0000"], ["heart"]),
+        (["heart_0000", "liver_0000", "liver_0003"], []),
+    ],
+)
+def test_images_of_one_channel_are_called_as_the_dataset_calls_them(tmp_path, images, labels):
+    for folder, names in (("imagesTr", images), ("labelsTr", labels)):
+        for name in names:
+            io.write(tmp_path / folder / f"{name}.nii.gz", np.zeros((4, 4, 1), np.uint8))
+    write_json(tmp_path / "dataset.json", {"labels": {"background": 0, "LV": 1}})
+    expected = [(case.id, case.image) for case in load(tmp_path)]
+    for place in (tmp_path, tmp_path / "imagesTr"):
+        assert [(case.id, case.image) for case in find_images(place, channels=1)] == expected
+    singles = [find_images(tmp_path / "imagesTr" / f"{name}.nii.gz", channels=1) for name in images]
+    assert [(case.id, case.image) for (case,) in singles] == expected
+
+
+@pytest.mark.parametrize("layout", ["nnunet", "h5"])
+def test_a_dataset_is_predicted_whatever_its_labels_mean(tmp_path, layout):
+    image, labels = np.zeros((4, 4, 2), np.float32), np.arange(32, dtype=np.uint8).reshape(4, 4, 2) % 3 * 4
+    if layout == "nnunet":
+        io.write(tmp_path / "imagesTr" / "a_0000.nii.gz", image)
+        io.write(tmp_path / "labelsTr" / "a.nii.gz", labels)
+        write_json(tmp_path / "dataset.json", {"labels": {"strokes": 4, "background": 8}})
+    else:
+        (tmp_path / "data").mkdir()
+        with h5py.File(tmp_path / "data" / "a.h5", "w") as file:
+            file["image"], file["label"] = image.T, labels.T
+    with pytest.raises(MixsegError, match="Pass --unlabelled ID"):
+        load(tmp_path)
+    (case,) = find_images(tmp_path, channels=1)
+    assert (case.id, io.read_image(case.image[0]).array.shape) == ("a", (4, 4, 2))
 
 
 def test_a_label_map_never_takes_the_place_of_its_image(tmp_path):

@@ -17,8 +17,9 @@ from mixseg.data.options import PrepareOptions
 from mixseg.data.prepare import read_header, read_native
 from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
-from mixseg.datasets import DATASETS, load
-from mixseg.datasets.layout import entries
+from mixseg.datasets import DATASETS, load_images
+from mixseg.datasets.layout import entries, keyed
+from mixseg.datasets.nnunet import case_and_channel
 from mixseg.errors import MixsegError, listed
 from mixseg.evaluation.pairing import is_beside
 from mixseg.files import check_name, explained, write_json
@@ -224,30 +225,27 @@ def _claim(out: Path, names: Sequence[str]) -> None:
 def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
     """The images of a folder of files (``CASE.nii.gz``, or ``CASE_0000.nii.gz`` per channel), or of a dataset.
 
-    One file is such a folder with nothing else in it. Where there is one channel, numbers that do not begin with 0000
-    belong to the names.
+    Where there is one channel, numbers belong to the names as in a dataset. One file is called as in its folder.
     """
     if not place.is_dir() and not _is_image(place):
         raise MixsegError(f"{place} is no folder, and no image: give an image, or the folder that holds the images.")
-    files = [place] if _is_image(place) else _images_in(place)
+    folder, files = (place.parent, [place]) if _is_image(place) else (place, _images_in(place))
     if not files:
         _refuse_the_folder_above(place)
-        return load(place)
-    numbers: dict[str, set[str]] = {}
-    for path in files:
-        name, _, number = io.stem(path).rpartition("_")
-        if name and len(number) == 4 and number.isdigit():
-            numbers.setdefault(name, set()).add(number)
-    if channels == 1:
-        numbers = {name: found for name, found in numbers.items() if "0000" in found}
-    of_case: dict[str, dict[str, Path]] = {}
-    for path in files:
-        name, _, number = io.stem(path).rpartition("_")
-        id_, channel = (name, number) if number in numbers.get(name, ()) else (io.stem(path), "0000")
-        other = of_case.setdefault(id_, {}).setdefault(channel, path)
-        if other != path:
-            raise MixsegError(f"{other} and {path} are two files for one scan: rename or remove one of them.")
-    return [Case(id_, id_, tuple(Source((of[name],)) for name in sorted(of))) for id_, of in of_case.items()]
+        return load_images(place)
+    stems, labels = {io.stem(path) for path in _images_in(folder)}, _labelled(folder)
+    found = keyed(files, lambda path: case_and_channel(io.stem(path), stems, channels=channels, labels=labels))
+    of_case: dict[str, list[Source]] = {}
+    for (name, _), path in sorted(found.items()):
+        of_case.setdefault(name, []).append(Source((path,)))
+    return [Case(name, name, tuple(images)) for name, images in of_case.items()]
+
+
+def _labelled(images: Path) -> set[str]:
+    """The names of the label maps that nnU-Net's layout has for a folder such as ``imagesTr``; none for any other."""
+    here = images.absolute()
+    labels = here.parent / here.name.replace("images", "labels", 1)
+    return {io.stem(path) for path in _images_in(labels)} if labels != here and labels.is_dir() else set()
 
 
 def _is_image(path: Path) -> bool:

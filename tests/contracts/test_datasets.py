@@ -6,7 +6,7 @@ import pytest
 
 from dataset_folders import MAKERS
 from mixseg import io
-from mixseg.datasets import DATASETS, check, load, recognise
+from mixseg.datasets import DATASETS, check, load, load_images, recognise
 from mixseg.types import KINDS
 
 
@@ -24,6 +24,11 @@ def sources(case):
 def test_it_is_recognised_by_its_folder(dataset):
     name, root, _ = dataset
     assert recognise(root) == name
+
+
+def test_its_images_are_found_without_its_labels(dataset):
+    _, root, cases = dataset
+    assert [(case.id, case.image) for case in load_images(root)] == [(case.id, case.image) for case in cases]
 
 
 def test_ids_are_unique_and_can_name_files(dataset):

@@ -16,7 +16,7 @@ from mixseg.files import read_json
 from mixseg.labels import LabelFlags
 from mixseg.types import Case
 
-__all__ = ["DATASETS", "Dataset", "check", "contents", "load", "recognise"]
+__all__ = ["DATASETS", "Dataset", "check", "contents", "load", "load_images", "recognise"]
 
 
 def _is_phantom(root: Path) -> bool:
@@ -26,12 +26,16 @@ def _is_phantom(root: Path) -> bool:
 
 
 DATASETS: dict[str, Dataset] = {
-    "phantom": Dataset(nnunet.cases, _is_phantom, "the built-in data, made by formula: nnU-Net's raw layout"),
-    "nnunet": Dataset(nnunet.cases, nnunet.fits, "nnU-Net's raw layout: dataset.json, imagesTr, labelsTr"),
+    "phantom": Dataset(
+        nnunet.cases, _is_phantom, "the built-in data, made by formula: nnU-Net's raw layout", nnunet.images
+    ),
+    "nnunet": Dataset(
+        nnunet.cases, nnunet.fits, "nnU-Net's raw layout: dataset.json, imagesTr, labelsTr", nnunet.images
+    ),
     "acdc": Dataset(acdc.cases, acdc.fits, "the ACDC challenge: patientNNN/patientNNN_frameFF.nii.gz, _gt, _scribble"),
     "la": Dataset(la.cases, la.fits, "the 2018 left atrium challenge: ID/lgemri.nrrd, ID/laendo.nrrd"),
     "png": Dataset(png.cases, png.fits, "slices: trainFull, trainSemi, val, test with Img, GT, WeaklyAnnotations"),
-    "h5": Dataset(h5.cases, h5.fits, "SSL4MIS, WSL4MIS and UA-MT: h5 files with image, label, scribble"),
+    "h5": Dataset(h5.cases, h5.fits, "SSL4MIS, WSL4MIS and UA-MT: h5 files with image, label, scribble", h5.images),
 }
 """In the order in which they are tried on a folder."""
 
@@ -61,3 +65,9 @@ def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, s
         raise MixsegError(f"{name!r} is no known layout for {root}: {did_you_mean(name, DATASETS)}")
     entries(root)  # a folder that is missing or forbidden is a clearer message than what a layout misses in it
     return DATASETS[name].cases(root, flags or LabelFlags(), say)
+
+
+def load_images(root: Path) -> list[Case]:
+    """The cases in ``root`` for one who needs no labels: nobody is asked what those mean."""
+    images = DATASETS[recognise(root)].images
+    return images(root) if images else load(root)

@@ -36,6 +36,12 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
     return unique([_case(name, scans[name], keys[name], decisions, splits) for name in sorted(scans)], root)
 
 
+def images(root: Path) -> list[Case]:
+    """The scans alone, whatever the ids of their labels mean."""
+    scans = _scans([path for path in files_below(root, depth=DEPTH) if path.suffix in io.HDF5])
+    return unique([_case(name, scans[name], ("image",), {}, {}) for name in sorted(scans)], root)
+
+
 def fits(root: Path) -> bool:
     """Whether there are h5 files."""
     return any(path.suffix in io.HDF5 for path in files_below(root, depth=DEPTH))

@@ -35,11 +35,13 @@ class Dataset:
             wrong inside single files is found by ``check``.
         fits: Whether a folder looks like this layout; quick, reads no voxels.
         about: One clause for the command line's help and the docs.
+        images: ``root -> list[Case]`` without labels, where ``cases`` may have to ask what those mean.
     """
 
     cases: Callable[[Path, LabelFlags, Say], list[Case]]
     fits: Callable[[Path], bool]
     about: str
+    images: Callable[[Path], list[Case]] | None = None
 
 
 def entries(folder: Path) -> list[Path]:

@@ -75,6 +75,12 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
     return unique(found, root)
 
 
+def images(root: Path) -> list[Case]:
+    """The scans alone: no label map is read, whatever its ids mean."""
+    scans = _scans(root, dataset_json.read(root / dataset_json.NAME))
+    return unique([Case(scan.id, scan.id, tuple(Source((path,)) for path in scan.images)) for scan in scans], root)
+
+
 def fits(root: Path) -> bool:
     """Whether there is a dataset.json."""
     return any(path.name == dataset_json.NAME for path in entries(root))
@@ -118,13 +124,7 @@ def _images(folder: Path, channels: int, labels: set[str]) -> dict[str, tuple[Pa
     paths = _readable(folder)
     stems = {io.stem(path) for path in paths}
 
-    def case_and_channel(path: Path) -> tuple[str, int]:
-        match = CHANNEL.fullmatch(io.stem(path))
-        if match is None or (channels == 1 and not _numbers_a_channel(match, stems, labels)):
-            return io.stem(path), 0
-        return match[1], int(match[2])
-
-    files = keyed(paths, case_and_channel)
+    files = keyed(paths, lambda path: case_and_channel(io.stem(path), stems, channels=channels, labels=labels))
     result = {}
     for name in sorted({name for name, _ in files}):
         for channel in range(channels):
@@ -137,9 +137,18 @@ def _images(folder: Path, channels: int, labels: set[str]) -> dict[str, tuple[Pa
     return result
 
 
-def _numbers_a_channel(match: re.Match[str], stems: set[str], labels: set[str]) -> bool:
-    """With one channel, whether ``_0000`` is nnU-Net's suffix rather than the end of an id such as ``scan_0000``."""
-    return match[2] == "0000" and match[0] not in labels and f"{match[1]}_0001" not in stems
+def case_and_channel(stem: str, stems: set[str], *, channels: int | None, labels: set[str]) -> tuple[str, int]:
+    """The case and the channel of the image file ``stem`` among ``stems``, by the number at the end of its name.
+
+    With one channel a number ends the id, as in ``scan_0007``. So does ``_0000``, which may be nnU-Net's suffix, if a
+    label map has the same name or there is a ``_0001``.
+    """
+    match = CHANNEL.fullmatch(stem)
+    if match is None:
+        return stem, 0
+    if channels == 1 and (match[2] != "0000" or stem in labels or f"{match[1]}_0001" in stems):
+        return stem, 0
+    return match[1], int(match[2])
 
 
 def _count(labels: list[Path], description: dataset_json.Description) -> dict[Path, Counts | None]:

@@ -6,6 +6,7 @@ import shutil
 import h5py
 import numpy as np
 import pytest
+import torch
 
 from made_runs import CLASSES, checkpoint, config, data
 from mixseg import io, predictor
@@ -100,6 +101,32 @@ def test_bad_images_are_told_one_by_one_when_all_others_are_predicted(tmp_path, 
     assert "a.nii.gz cannot be read, it is truncated or damaged: copy or export it again" in first
     assert "c.nii.gz holds nan or inf in 1 of its 512 voxels: export" in second
     assert summary.startswith("2 of 4 images predicted: ")
+
+
+def test_an_image_that_takes_too_much_memory_does_not_keep_the_others_from_being_predicted(tmp_path, capsys):
+    run = train(config(steps=2, spacing=[1.0, 1.0]), data(), tmp_path / "run", hardware=Hardware("cpu")).path
+    voxels = np.random.default_rng(0).normal(size=(16, 16, 2)).astype(np.float32)
+    for name, width in (("a", 1), ("b", 1e13), ("c", 1)):  # b has 160 million million pixels of 1 mm in a row
+        io.write(tmp_path / "images" / f"{name}.nii.gz", voxels, affine=np.diag([1, width, 1, 1]))
+    out = tmp_path / "out"
+    assert main(["predict", str(run), "-i", str(tmp_path / "images"), "-o", str(out), "-device", "cpu"]) == 2
+    assert sorted(path.name for path in out.glob("*.nii.gz")) == ["a.nii.gz", "c.nii.gz"]
+    told, summary = capsys.readouterr().err.splitlines()[-2:]
+    assert "b.nii.gz takes more memory than there is: check its voxel size" in told
+    assert summary.startswith("2 of 3 images predicted: ")
+
+
+@pytest.mark.parametrize("how", ["CPU", "GPU", "broken"])
+def test_torch_without_memory_is_told_and_any_other_error_is_not_hidden(slices, tmp_path, monkeypatch, how):
+    def too_large(*_, **__):
+        if how == "CPU":
+            torch.empty(10**15)
+        raise torch.OutOfMemoryError("CUDA out of memory.") if how == "GPU" else RuntimeError("a bug")
+
+    monkeypatch.setattr(predictor.Predictor, "on_source", too_large)
+    kind, sentence = (RuntimeError, "a bug") if how == "broken" else (MixsegError, r"0 of 2 images predicted")
+    with pytest.raises(kind, match=sentence):
+        predict_folder(slices / "run", slices / "images", tmp_path / "out", device="cpu")
 
 
 def test_names_that_lead_out_of_the_folder_write_nothing(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from mixseg import io
@@ -48,7 +49,7 @@ def predict_folder(
 ) -> list[Path]:
     """Write a label map for each image of ``images``; returns the files.
 
-    An image that cannot be read does not keep the others from being predicted: it is told of when they are written.
+    An image that cannot be read, or is too large, does not keep the others from being predicted: it is told of when they are written.
 
     Args:
         run: A run folder.
@@ -78,22 +79,22 @@ def predict_folder(
         for case in cases:
             try:
                 scan, place = scan_of(case, options, channels=facts["channels"])
-            except MixsegError as error:
-                bad.append(str(error))
+                for sentence in place.cropped():
+                    bar.say(sentence)
+                plan = predictor.memory_plan(scan, outputs=1, probabilities=probabilities or entropy)
+                if plan != said:
+                    bar.say(plan)
+                said = plan
+                wanted: dict[str, Any] = {"outputs": [answer], "tell": partial(_tell, bar, case.id)}
+                if probabilities or entropy:
+                    probs = predictor.probabilities_on_source(scan, place, **wanted)[answer]
+                    maps = {"": predictor.decided(probs), **_maps(probs, classes, **more)}
+                else:
+                    maps = {"": predictor.on_source(scan, place, **wanted)[answer]}
+            except (MixsegError, MemoryError, RuntimeError) as error:
+                bad.append(_told(error, case))
                 bar.step(case.id)
                 continue
-            for sentence in place.cropped():
-                bar.say(sentence)
-            plan = predictor.memory_plan(scan, outputs=1, probabilities=probabilities or entropy)
-            if plan != said:
-                bar.say(plan)
-            said = plan
-            wanted: dict[str, Any] = {"outputs": [answer], "tell": partial(_tell, bar, case.id)}
-            if probabilities or entropy:
-                probs = predictor.probabilities_on_source(scan, place, **wanted)[answer]
-                maps = {"": predictor.decided(probs), **_maps(probs, classes, **more)}
-            else:
-                maps = {"": predictor.on_source(scan, place, **wanted)[answer]}
             if not written:
                 _claim(out, [CLASSES])
                 write_json(out / CLASSES, classes)  # for whoever scores them
@@ -103,6 +104,19 @@ def predict_folder(
         done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
         raise MixsegError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
     return written
+
+
+def _told(error: Exception, case: Case) -> str:
+    """Why an image has no label map, in a sentence; what is the fault of neither the image nor the memory is raised."""
+    if isinstance(error, MixsegError):
+        return str(error)
+    # On a CPU torch says so in the text alone.
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error):
+        return (
+            f"{case.image[0].path} takes more memory than there is: check its voxel size, leave --probabilities and "
+            "--entropy out, or predict it on a larger machine."
+        )
+    raise error
 
 
 def _classes(run: RunFolder) -> list[str]:

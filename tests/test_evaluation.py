@@ -414,3 +414,89 @@ def test_names_of_which_none_is_in_both_are_paired_by_position_and_said_to_be(tm
     assert [(row.label, row.dsc) for row in found.rows] == [("LV", 1.0), ("Myo", 1.0)]
     said = "The predictions are of cavity, wall and the references of LV, Myo, no name is in both: they were paired in"
     assert said in found.remarks()[0]
+
+
+def segments(folder, names, case="a"):
+    """The two stripes of ``named`` as segments of these names, in the order of the file; "" is not written."""
+    stripes = np.zeros((8, 8, 2), np.uint8)
+    stripes[1:3], stripes[4:7] = 1, 2
+    order = [name for name in sorted(names.values()) if name]  # another order than that of the stripes
+    values = np.array([0, *(order.index(names[stripe]) + 1 if names[stripe] else 0 for stripe in (1, 2))], np.uint8)
+    called = dict(enumerate(order, start=1))
+    io.write(folder / f"{case}.seg.nrrd", values[stripes], affine=AFFINE, names=called)
+    return folder
+
+
+def dices(predictions, masks):
+    return {row.label: row.dsc for row in evaluate(predictions, masks).rows}
+
+
+@pytest.mark.parametrize("where", ["", "masks", ".", "found"])
+def test_segments_of_references_are_classes_by_name(tmp_path, where):
+    predictions, masks = named(tmp_path, ("RV", "LV"), ("RV", "LV"))
+    (masks / "a.nii.gz").unlink()
+    segments(masks, {1: "rv", 2: "lv"})
+    (masks / "dataset.json").rename(tmp_path / where / "dataset.json" if where else tmp_path / "unread.json")
+    assert list(dices(predictions, masks).values()) == [1.0, 1.0]
+
+
+def test_segments_of_predictions_are_classes_by_name(tmp_path):
+    predictions, masks = named(tmp_path, (), ("RV", "LV"))
+    (predictions / "a.nii.gz").unlink()
+    (predictions / "classes.json").unlink()
+    segments(predictions, {1: "RV", 2: "LV"})
+    ids = {index: index for index in range(3)}
+    case = as_case("a", masks / "a.nii.gz", full=Source((masks / "a.nii.gz",), ids=ids), classes=("bg", "RV", "LV"))
+    assert dices(predictions, masks) == dices(predictions, [case]) == {"RV": 1.0, "LV": 1.0}
+
+
+def test_segments_that_nobody_declared_are_the_classes_that_any_file_names(tmp_path):
+    for folder in (tmp_path / "found", tmp_path / "masks"):
+        segments(folder, {1: "LV", 2: "RV"})
+        segments(folder, {1: "Myo", 2: "LV"}, "b")
+    segments(tmp_path / "found", {1: "RV", 2: "LV"})
+    rows = [(row.case, row.label, row.dsc) for row in evaluate(tmp_path / "found", tmp_path / "masks").rows]
+    assert rows[:2] == [("a", "LV", 0.0), ("a", "RV", 0.0)], "exchanged in one of the predictions"
+    assert rows[3] == ("b", "LV", 1.0)
+    assert rows[5] == ("b", "Myo", 1.0)
+
+
+def test_a_segment_of_an_unknown_name_is_refused_on_either_side(tmp_path):
+    predictions, masks = named(tmp_path, ("RV", "LV"), ("RV", "LV"))
+    segments(tmp_path / "wrong", {1: "RV", 2: "aorta"})
+    with pytest.raises(MixsegError, match=r"wrong/a\.seg\.nrrd holds the undeclared label aorta"):
+        evaluate(tmp_path / "wrong", masks)
+    (tmp_path / "wrong" / "dataset.json").write_text((masks / "dataset.json").read_text())
+    with pytest.raises(MixsegError, match=r"wrong/a\.seg\.nrrd holds the undeclared label aorta"):
+        evaluate(predictions, tmp_path / "wrong")
+
+
+def test_ids_and_names_that_nobody_relates_are_refused(tmp_path):
+    predictions, masks = named(tmp_path, (), ("RV", "LV"))
+    (predictions / "classes.json").unlink()
+    (masks / "dataset.json").unlink()
+    named_ones = segments(tmp_path / "segments", {1: "RV", 2: "LV"})
+    with pytest.raises(MixsegError, match=r"found/a\.nii\.gz holds the undeclared label 1, 2"):
+        evaluate(predictions, named_ones)
+    with pytest.raises(MixsegError, match=r"segments/a\.seg\.nrrd holds the undeclared label LV, RV"):
+        evaluate(named_ones, masks)
+    segments(masks, {1: "RV", 2: "LV"}, "b")
+    with pytest.raises(MixsegError, match=r"masks holds segments, .* say in a dataset\.json"):
+        evaluate(predictions, masks)
+
+
+def test_one_structure_needs_no_name_beside_one_segment(tmp_path):
+    stripe = np.zeros((8, 8, 2), np.uint8)
+    stripe[1:3] = 1
+    plain, painted = write(tmp_path / "plain", {"a": stripe}), segments(tmp_path / "segments", {1: "LV", 2: ""})
+    assert dices(plain, painted) == dices(painted, plain) == {"LV": 1.0}
+
+
+def test_an_empty_segmentation_is_no_reference(tmp_path):
+    masks = segments(tmp_path / "masks", {1: "RV", 2: "LV"}, "b")
+    io.write(masks / "a.seg.nrrd", np.zeros((1, 1, 1), np.uint8), affine=AFFINE, names={1: "LV"})
+    found = segments(segments(tmp_path / "found", {1: "RV", 2: "LV"}, "b"), {1: "RV", 2: "LV"})
+    assert [path.name for path in evaluate(found, masks).unmatched] == ["a.seg.nrrd"]
+    (masks / "b.seg.nrrd").unlink()
+    with pytest.raises(MixsegError, match="masks holds empty segmentations alone"):
+        evaluate(found, masks)

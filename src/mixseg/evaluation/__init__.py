@@ -104,7 +104,7 @@ def evaluate(
     else:
         truths = of_cases(references)
     truths = by_name(predicted, truths)
-    matched = match(predictions, truths.each, prediction_ids or truths.ids)
+    matched = match(predictions, truths, prediction_ids)
     if not matched.jobs:
         where = references if isinstance(references, Path) else "the cases"
         raise MixsegError(

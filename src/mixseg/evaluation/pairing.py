@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mixseg import io, labels
-from mixseg.datasets import dataset_json
+from mixseg.datasets import dataset_json, nnunet
 from mixseg.errors import MixsegError
 from mixseg.files import read_json
 from mixseg.progress import track
@@ -18,6 +18,8 @@ from mixseg.types import CLASSES, ENTROPY, IGNORE, PROBABILITY, Case, Source
 
 Output = tuple[str, str]
 """Checkpoint and branch, "" where a folder does not say."""
+
+SEGMENTS = ".seg.nrrd"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,14 @@ class References(NamedTuple):
     each: list[Reference]
     ids: Mapping[int, int]
     meaning: str = ""
+
+    def ids_in(self, path: Path) -> Mapping[int, int]:
+        """``ids`` for one prediction: segments go by name, since their numbers differ from file to file."""
+        if io.suffix(path) != SEGMENTS:
+            return self.ids
+        places = {number: _index(name, self.each[0].classes) for number, name in io.segment_names(path).items()}
+        # A segment of another name is left out, and so refused if anything is painted with it.
+        return {0: 0} | {number: place for number, place in places.items() if place is not None}
 
 
 @dataclass(frozen=True)
@@ -80,26 +90,51 @@ def of_folder(
     files = label_maps(folder)
     if not files:
         raise MixsegError(f"{folder} holds no label map: give the folder of reference masks.")
+    places = (place / dataset_json.NAME for place in (folder, folder.parent, predictions))
+    declared = next((path for path in places if path.is_file()), None)
+    said = _said_by_segments(folder, files.values()) if declared is None else dataset_json.read(declared)
     with ThreadPoolExecutor() as pool:
-        each_of = list(track(pool.map(io.count_ids, files.values()), "reading references", total=len(files)))
+        reading = pool.map(lambda path: nnunet.count_declared(path, said), files.values())
+        each_of = list(track(reading, "reading references", total=len(files)))
     counts: Counter[int] = Counter()
     for found in each_of:
         counts.update(found)
-    places = (place / dataset_json.NAME for place in (folder, folder.parent, predictions))
-    declared = next((path for path in places if path.is_file()), None)
-    if declared is None:
-        said = dataset_json.Description(_named(counts, flags, predicted))
-    else:
-        said = dataset_json.read(declared)
-    decision = labels.detect(str(folder), counts, names=said.names, ignore=said.ignore, flags=flags, files=each_of)
+    names = said.names or _named(counts, flags, predicted or _one_segment(predictions))
+    decision = labels.detect(str(folder), counts, names=names, ignore=said.ignore, flags=flags, files=each_of)
     ids = {value: index for value, index in decision.ids.items() if index != IGNORE}
+    if declared is None and said.names:
+        ids = {0: 0}  # the numbers of segments are ours: no prediction was made with them
     if len(decision.classes) == 2:
         ids.setdefault(1, 1)  # our own predictions of one structure, whatever its id is in the masks
     each = [
-        Reference(case, Source((path,), ids=decision.ids_in(found)), decision.classes, said.annotated.get(case))
+        Reference(case, mask, decision.classes, said.annotated.get(case))
         for (case, path), found in zip(files.items(), each_of, strict=True)
+        if (mask := nnunet.label_source(path, decision.ids_in(found), said)) is not None
     ]
+    if not each:
+        raise MixsegError(f"{folder} holds empty segmentations alone: give the folder of reference masks.")
     return References(each, ids, decision.sentence)
+
+
+def _said_by_segments(folder: Path, files: Collection[Path]) -> dataset_json.Description:
+    """What nobody declared but the names of segments say: each is a class. Nothing where there are no segments."""
+    segments = [path for path in files if io.suffix(path) == SEGMENTS]
+    if segments and len(segments) < len(files):
+        raise MixsegError(
+            f"{folder} holds segments, which have names, beside label maps, which have ids: say in a dataset.json "
+            "beside them which id is which."
+        )
+    found = {name.lower(): name for path in segments for name in io.segment_names(path).values()}
+    names = {0: "background"} | dict(enumerate(found.values(), start=1)) if found else {}
+    ignore = next((value for value, name in names.items() if name.lower() == "ignore"), None)
+    return dataset_json.Description({value: name for value, name in names.items() if value != ignore}, ignore)
+
+
+def _one_segment(predictions: Path) -> list[str]:
+    """The classes of predictions that are segments of one name; of several nobody knows which id would be theirs."""
+    files = [path for folder in _outputs(predictions).values() for path in label_maps(folder).values()]
+    names = {name for path in files for name in io.segment_names(path).values()}
+    return ["background", *names] if len(names) == 1 and all(io.suffix(path) == SEGMENTS for path in files) else []
 
 
 def _named(counts: Mapping[int, int], flags: labels.LabelFlags | None, predicted: Sequence[str]) -> dict[int, str]:
@@ -155,15 +190,19 @@ def is_run(folder: Path) -> bool:
     return (folder / "environment.json").is_file() and (folder / "config.json").is_file()
 
 
-def match(predictions: Path, truths: Sequence[Reference], ids: Mapping[int, int]) -> Matched:
-    """Predictions and references with the same name, for every output in the folder."""
+def match(predictions: Path, truths: References, ids: Mapping[int, int] | None = None) -> Matched:
+    """Predictions and references with the same name, for every output in the folder; ``ids`` where the caller knows."""
     jobs, missing, unmatched = Matched([], [], [])
-    known = {truth.case for truth in truths}
+    known = {truth.case: truth for truth in truths.each}
     for output, folder in _outputs(predictions).items():
         files = label_maps(folder)
         unmatched += [path for case, path in files.items() if case not in known and not is_beside(case, files)]
-        missing += [folder / truth.case for truth in truths if truth.case not in files]
-        jobs += [Job(output, Source((files[truth.case],), ids=ids), truth) for truth in truths if truth.case in files]
+        missing += [folder / case for case in known if case not in files]
+        jobs += [
+            Job(output, Source((files[case],), ids=ids or truths.ids_in(files[case])), truth)
+            for case, truth in known.items()
+            if case in files
+        ]
     return Matched(jobs, missing, unmatched)
 
 

@@ -78,6 +78,7 @@ class Config:
         norm: "batch", "instance", "group" or "none".
         geometry: "padded", or "authors" for the unpadded network of the paper's code.
         dropout: At the deepest encoder level.
+        deep: Coarser levels of each decoder that learn the masks too, weighing 1/2, 1/4, ...; 0 is off.
         init: "xavier", "kaiming" or "default".
         intensity: What the network is fed: "unit" (0 to 1) or "zscore".
         optimizer: "adam", "adamw" or "sgd".
@@ -134,6 +135,7 @@ class Config:
     norm: Literal["batch", "instance", "group", "none"] = "batch"
     geometry: Literal["padded", "authors"] = "padded"
     dropout: float = 0.5
+    deep: int = 0
     init: Literal["xavier", "kaiming", "default"] = "xavier"
     intensity: Literal["unit", "zscore"] = "unit"
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
@@ -201,7 +203,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return content
 
 
-AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "validate_every": 0, "weight_decay": 0.0}
+AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "deep": 0, "validate_every": 0, "weight_decay": 0.0}
 BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 0.999999), "beta2": (0, 0.999999)}
 """A decay of 1 would keep the random start, or no gradient."""
 

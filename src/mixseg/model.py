@@ -13,7 +13,7 @@ from mixseg.folder import RunFolder
 from mixseg.methods import Method, MethodOptions, make_method
 from mixseg.networks import Network, make_network
 
-NETWORK_KEYS = ("width", "depth", "dims", "norm", "geometry", "dropout", "init")
+NETWORK_KEYS = ("width", "depth", "dims", "norm", "geometry", "dropout", "deep", "init")
 """Keys of a config that a network is built with."""
 
 

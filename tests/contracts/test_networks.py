@@ -103,6 +103,21 @@ def test_the_bottleneck_and_the_finest_decoder_maps_are_reachable(name, dims):
 
 
 @every_network
+def test_deep_heads_read_the_coarser_maps_and_leave_the_rest_as_it_is(name, dims):
+    plain, network = (small(name, dims, deep=deep, init="default").eval() for deep in (0, 1))
+    extra = {key for key in network.state_dict() if "deep_heads" in key}
+    assert set(plain.state_dict()) == set(network.state_dict()) - extra
+    assert len(extra) == 2 * network.branches
+    network.load_state_dict(plain.state_dict(), strict=False)
+    features, branch = network.encode(images(dims)), network.branches - 1
+    answer, coarser = network.decode_deep(features, branch)
+    assert torch.equal(answer, plain(images(dims))[branch])
+    maps = network.decode_features(features, branch)[1]
+    assert torch.equal(coarser, network.decoders[branch].deep_heads[0](maps[-2]))
+    assert coarser.shape[2:] == tuple(side // 2 for side in answer.shape[2:])
+
+
+@every_network
 def test_without_batch_statistics_a_row_does_not_depend_on_the_others(name, dims):
     for norm in ("instance", "group", "none"):
         network = small(name, dims, norm=norm, dropout=0.0)
@@ -200,6 +215,8 @@ def test_a_wrong_number_of_channels_or_axes_is_answered_with_the_right_shape(nam
         ({"depth": 0}, "depth of at least 1"),
         ({"dims": 4}, "2 or 3 dims, not 4"),
         ({"dropout": 1.0}, "dropout lies in"),
+        ({"deep": 4}, "depth 4 takes a deep of 0 to 3, not 4"),
+        ({"deep": 1, "geometry": "authors"}, 'geometry="padded" alone'),
         ({"name": "vnet", "geometry": "authors"}, "V-Net has one geometry"),
     ],
 )

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from discs import batch, tiny_method
+from discs import batch, tiny_method, total
 from mixseg.config import make_config
 from mixseg.errors import MixsegError
-from mixseg.methods import METHODS, MethodOptions
+from mixseg.methods import METHODS, MethodOptions, terms_of
 from mixseg.methods.base import ramp_up
 from mixseg.model import build
 from mixseg.types import IGNORE
@@ -34,7 +34,7 @@ def plain_cross_entropy(logits, label):
 def evaluated(name, seen, **settings):
     """The terms on ``seen`` without dropout and with running statistics, and numpy logits (top, bottom)."""
     method = tiny_method(name, **settings).eval()
-    top, bottom = method._logits(seen)
+    (top,), (bottom,) = method._answers(seen)
     return method(seen, 0.5), top.detach().double().numpy(), bottom.detach().double().numpy()
 
 
@@ -53,7 +53,7 @@ def test_with_separate_passes_labelled_rows_do_not_depend_on_the_other_rows():
             torch.manual_seed(0)
             terms = method(some, 0.5)
             torch.manual_seed(0)
-            top, bottom = method._logits(some)
+            (top,), (bottom,) = method._answers(some)
             found.append((top, bottom[:2], terms["full"].value, terms["distill"].value if name == "kl-ent" else top))
         for others in found[1:]:
             for one, other in zip(found[0], others, strict=True):
@@ -100,7 +100,7 @@ def test_the_divergence_goes_from_top_to_bottom_unless_reversed():
         with torch.no_grad():
             method.network.decoders[0].head.bias.copy_(torch.tensor([0.0, 1.0]))
             method.network.decoders[1].head.bias.copy_(torch.tensor([4.0, 0.0]))
-        top, bottom = (plain_softmax(plain_softmax(z.detach().double().numpy())) for z in method._logits(seen))
+        top, bottom = (plain_softmax(plain_softmax(z.detach().double().numpy())) for (z,) in method._answers(seen))
         downwards = (top * np.log(top / bottom)).sum(axis=1).mean()
         upwards = (bottom * np.log(bottom / top)).sum(axis=1).mean()
         assert abs(downwards - upwards) > 1e-4 * downwards
@@ -166,7 +166,7 @@ def test_the_config_key_makes_pseudo_labels_the_confidence_term():
     config = make_config(method="kl-ent", preset="quick", confidence="min-entropy", width=4, depth=2, dropout=0.0)
     method = build(config, channels=1, classes=2).eval()
     seen = batch(2, 3)
-    bottom = method._logits(seen)[1][2:].detach().double().numpy()
+    bottom = method._answers(seen)[1][0][2:].detach().double().numpy()
     term = method(seen, 0.5)["entropy"]
     assert term.value.item() == pytest.approx(plain_cross_entropy(bottom, bottom.argmax(axis=1)), rel=1e-5)
     assert term.weight == METHODS["kl-ent"].weights["entropy"]
@@ -227,3 +227,33 @@ def test_two_branches_answer_with_the_student_first_and_start_apart():
     found = method.predict(image)
     torch.testing.assert_close(found, {"bottom": bottom, "top": top, "ensemble": (top + bottom) / 2})
     assert not torch.equal(top, bottom)
+
+
+def test_a_coarser_level_learns_every_other_voxel_at_half_the_weight():
+    seen = batch(2, 2)
+    method = tiny_method("kl-ent", weights={"dice": 1.0, "mix": 1.0}, deep=1).eval()
+    (top, half), _ = method._answers(seen)
+    label = seen.full.full.numpy()
+    found = method(seen, 0.5)["full"].value.item()
+    levels = ((top, label), (half, label[:, ::2, ::2]))
+    fine, coarse = (plain_cross_entropy(logits.detach().double().numpy(), of) for logits, of in levels)
+    assert found == pytest.approx(fine + coarse / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_coarser_levels_learn_in_every_method_and_never_answer(name):
+    seen = batch(2, 2, 2)
+    mixes = "mix" in terms_of(name)
+    method = tiny_method(name, weights={"dice": 1.0, **({"mix": 1.0} if mixes else {})}, deep=1)
+    total(method(seen, 0.5)).backward()
+    heads = {key: value for key, value in method.named_parameters() if "deep_heads" in key and value.requires_grad}
+    assert heads
+    assert all(value.grad is not None and value.grad.abs().sum() > 0 for value in heads.values())
+    method.eval()
+    before = method.predict(seen.full.image)
+    with torch.no_grad():
+        for key, value in method.named_parameters():
+            if "deep_heads" in key:
+                value.add_(1.0)
+    for output, probs in method.predict(seen.full.image).items():
+        assert torch.equal(probs, before[output])

@@ -12,7 +12,7 @@ Equations 1 to 5 of "Segmentation with mixed supervision: confidence maximizatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import torch
@@ -66,11 +66,12 @@ class DualBranch(Method):
         target = None
         if self.elder is not None and others is not None:
             batch, target = mix(batch, self.elder.ensemble(others))
-        top, bottom = self._logits(batch)
+        tops, bottoms = self._answers(batch)
+        top, bottom = tops[0], bottoms[0]
         if target is not None:
-            values["mix"] = self._against_mixed(bottom[batch.full.rows :], target)
+            values["mix"] = self._against_mixed([level[batch.full.rows :] for level in bottoms], target)
         if batch.full.rows:
-            values |= supervised(top, batch.full.full, self.weights)
+            values |= supervised(tops, batch.full.full, self.weights)
             if self.bottom != TOP and "distill" in self.weights:
                 values["distill"] = self._distill(student=bottom[: batch.full.rows], teacher=top).mean()
         if "weak" in self.weights:
@@ -104,8 +105,8 @@ class DualBranch(Method):
             self.elder.eval()
         return self
 
-    def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits of top on the full rows and of bottom on all rows, in the order of ``batch.parts``.
+    def _answers(self, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
+        """Logits of top on the full rows and of bottom on all rows, in the order of ``batch.parts``, by resolution.
 
         Each kind of supervision passes by itself: BatchNorm over mixed rows turns the labelled rows' push towards
         background into a push towards foreground for the others. See docs/concepts/deviations.md.
@@ -114,16 +115,16 @@ class DualBranch(Method):
         joint = self.options.passes == "joint"
         if joint:
             images = [torch.cat(images)]
-        bottom = []
+        bottom: list[list[Tensor]] = []
         top = None
         for image in images:
             features = self.network.encode(image)
-            bottom.append(self.network.decode(features, self.bottom))
+            bottom.append(self.network.decode_deep(features, self.bottom))
             if top is None:  # the full rows come first, in the first pass
                 seen = features if joint else [level[: batch.full.rows] for level in features]
-                top = bottom[0] if self.bottom == TOP else self.network.decode(seen, TOP)
+                top = bottom[0] if self.bottom == TOP else self.network.decode_deep(seen, TOP)
         assert top is not None, "a batch has at least one row"
-        return top[: batch.full.rows], torch.cat(bottom)
+        return [level[: batch.full.rows] for level in top], [torch.cat(level) for level in zip(*bottom, strict=True)]
 
     def _distill(self, *, student: Tensor, teacher: Tensor) -> Tensor:
         """The divergence per voxel between the branches' softmax over softmax."""
@@ -131,9 +132,9 @@ class DualBranch(Method):
         tau = self.options.temperature
         return self.compare(smooth(student.softmax(dim=1), tau), smooth(teacher.softmax(dim=1), tau))
 
-    def _against_mixed(self, logits: Tensor, target: Tensor) -> Tensor:
+    def _against_mixed(self, answers: Sequence[Tensor], target: Tensor) -> Tensor:
         """Cross-entropy and, as it weighs for the teacher, Dice."""
-        found = supervised(logits, target, {**self.weights, "full": 1.0})
+        found = supervised(answers, target, {**self.weights, "full": 1.0})
         return found["full"] + self.weights["dice"] * found["dice"] if "dice" in found else found["full"]
 
     def _weight(self, name: str, progress: Number, batch: Batch) -> Number:

@@ -24,7 +24,7 @@ from mixseg.errors import MixsegError
 from mixseg.losses.precision import at_least_float32
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term
 from mixseg.methods.information import global_information, local_information
-from mixseg.methods.supervision import supervised, unlabelled_images
+from mixseg.methods.supervision import supervised_on, unlabelled_images
 from mixseg.methods.teacher import probabilities
 from mixseg.types import Batch
 
@@ -73,7 +73,7 @@ class GLMI(Method):
         """The supervised term if there are full masks, the others if there are other scans."""
         values: dict[str, Tensor] = {}
         if batch.full.rows:
-            values |= supervised(self.network(batch.full.image)[0], batch.full.full, self.weights)
+            values |= supervised_on(self.network, batch.full, self.weights)
         images = unlabelled_images(batch)
         if images is not None:
             values |= self._unsupervised(images)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from mixseg.losses import entropy
 from mixseg.losses.precision import at_least_float32
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, ramp_up
-from mixseg.methods.supervision import supervised, unlabelled_images
+from mixseg.methods.supervision import supervised_on, unlabelled_images
 from mixseg.methods.teacher import Teacher
 from mixseg.types import Batch
 
@@ -65,7 +65,7 @@ class SSCO(Method):
         """The supervised term if there are full masks, the others if there are other scans."""
         values: dict[str, Tensor] = {}
         if batch.full.rows:
-            found = [supervised(net(batch.full.image)[0], batch.full.full, self.weights) for net in self.students]
+            found = [supervised_on(net, batch.full, self.weights) for net in self.students]  # type: ignore[arg-type]
             # Note: per voxel; the released code divides by the classes as well. See docs/concepts/deviations.md.
             values |= {name: torch.stack([of_one[name] for of_one in found]).mean() for name in found[0]}
         images = unlabelled_images(batch)

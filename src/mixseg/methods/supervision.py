@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from mixseg.losses import cross_entropy
 from mixseg.methods.base import foreground_dice, mean_of_labelled
-from mixseg.types import Batch
+from mixseg.networks import Network
+from mixseg.types import Batch, Part
 
 
 def unlabelled_images(batch: Batch) -> Tensor | None:
@@ -18,9 +19,24 @@ def unlabelled_images(batch: Batch) -> Tensor | None:
     return torch.cat(images) if images else None
 
 
-def supervised(logits: Tensor, label: Tensor, weights: Mapping[str, float]) -> dict[str, Tensor]:
-    """The cross-entropy "full" and, where it has a weight, the soft "dice" of the foreground classes."""
-    values = {"full": mean_of_labelled(cross_entropy(logits, label), label)}
-    if "dice" in weights:
-        values["dice"] = foreground_dice(logits, label)
-    return {name: value for name, value in values.items() if name in weights}
+def supervised_on(network: Network, part: Part, weights: Mapping[str, float]) -> dict[str, Tensor]:
+    """The terms of ``supervised`` for a network of one branch, on scans with full masks."""
+    return supervised(network.decode_deep(network.encode(part.image), 0), part.full, weights)
+
+
+def supervised(answers: Sequence[Tensor], label: Tensor, weights: Mapping[str, float]) -> dict[str, Tensor]:
+    """The cross-entropy "full" and, where it has a weight, the soft "dice" of the foreground classes.
+
+    Args:
+        answers: Logits at the label's resolution, at half of it, a quarter, ...: each counts half of the one before.
+        label: ``(B, *S)``.
+        weights: Of the terms that are wanted.
+    """
+    values: dict[str, list[Tensor]] = {"full": [], "dice": []}
+    for level, logits in enumerate(answers):
+        every = slice(None, None, 2**level)
+        seen, share = label[:, *(every,) * (label.ndim - 1)], 0.5**level
+        values["full"].append(share * mean_of_labelled(cross_entropy(logits, seen), seen))
+        if "dice" in weights:
+            values["dice"].append(share * foreground_dice(logits, seen))
+    return {name: torch.stack(of_levels).sum() for name, of_levels in values.items() if name in weights}

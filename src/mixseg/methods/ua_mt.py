@@ -22,7 +22,7 @@ from torch import Tensor
 
 from mixseg.losses.precision import at_least_float32
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, mean_where, ramp_up
-from mixseg.methods.supervision import supervised, unlabelled_images
+from mixseg.methods.supervision import supervised_on, unlabelled_images
 from mixseg.methods.teacher import Teacher, probabilities
 from mixseg.types import Batch
 
@@ -54,8 +54,7 @@ class UAMT(Method):
         """The supervised term if there are full masks, the consistency if there are other scans."""
         values: dict[str, Tensor] = {}
         if batch.full.rows:
-            logits = self.student(batch.full.image)[0]
-            values |= supervised(logits, batch.full.full, self.weights)
+            values |= supervised_on(self.student, batch.full, self.weights)
         images = unlabelled_images(batch)
         if images is not None and "consistency" in self.weights:
             values["consistency"] = self._consistency(images, progress)

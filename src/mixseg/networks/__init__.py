@@ -44,6 +44,7 @@ def make_network(
     norm: Norm = "batch",
     geometry: Geometry = "padded",
     dropout: float = 0.5,
+    deep: int = 0,
     init: Init = "xavier",
 ) -> Network:
     """A freshly initialised network whose branches share the encoder and the first up-convolution.
@@ -59,6 +60,7 @@ def make_network(
         norm: What follows each convolution; ``batch`` is the paper's, the others use no batch statistics.
         geometry: ``padded``, or ``authors`` for the unpadded convolutions of the released code (``unet`` only).
         dropout: Rate of the dropout before the bottleneck (``unet``), or after it and before the head (``vnet``).
+        deep: Coarser levels of each decoder with a head of their own, which learns and never answers.
         init: ``xavier`` is the authors'; ``kaiming``; ``default`` is torch's.
     """
     architecture = NETWORKS[known("network", name, NETWORKS)]
@@ -75,6 +77,7 @@ def make_network(
         norm=norm,
         geometry=geometry,
         dropout=dropout,
+        deep=deep,
     )
     _check(spec)
     network = architecture.build(spec)
@@ -89,5 +92,9 @@ def _check(spec: Spec) -> None:
             raise MixsegError(f"A network needs {field} of at least {smallest}, not {getattr(spec, field)}.")
     if spec.dims not in (2, 3):
         raise MixsegError(f"A network has 2 or 3 dims, not {spec.dims}.")
+    if not 0 <= spec.deep < spec.depth:
+        raise MixsegError(f"A network of depth {spec.depth} takes a deep of 0 to {spec.depth - 1}, not {spec.deep}.")
+    if spec.deep and spec.geometry == "authors":
+        raise MixsegError('Coarser levels (deep) fit the image in geometry="padded" alone: use that, or deep=0.')
     if not 0 <= spec.dropout < 1:
         raise MixsegError(f"A dropout lies in [0, 1), not at {spec.dropout}.")

@@ -31,6 +31,7 @@ class Spec:
     norm: Norm = "batch"
     geometry: Geometry = "padded"
     dropout: float = 0.5
+    deep: int = 0
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -50,7 +51,12 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """What each branch has for itself: features -> its logits, and the feature maps on the way there."""
+    """What each branch has for itself: features -> its logits, and the feature maps on the way there.
+
+    ``deep_heads`` make logits of these maps too, for training alone: at half resolution, a quarter, and so on.
+    """
+
+    deep_heads: nn.ModuleList
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Logits ``(B, classes, *S)`` and one feature map per level, from the coarsest to the finest."""
@@ -96,6 +102,12 @@ class Network(nn.Module):
     def decode(self, features: Sequence[Tensor], branch: int) -> Tensor:
         """The logits ``(B, classes, *S)`` of one branch."""
         return self.decode_features(features, branch)[0]
+
+    def decode_deep(self, features: Sequence[Tensor], branch: int) -> list[Tensor]:
+        """The logits of one branch, and those of ``spec.deep`` of its maps: at half resolution, a quarter, ..."""
+        logits, maps = self.decode_features(features, branch)
+        heads = self.decoders[branch].deep_heads
+        return [logits, *(head(level) for head, level in zip(heads, reversed(maps[:-1]), strict=False))]  # type: ignore[arg-type]
 
     def decode_features(self, features: Sequence[Tensor], branch: int) -> tuple[Tensor, list[Tensor]]:
         """The logits of one branch and its feature maps: ``maps[-1]`` at full resolution, ``maps[-2]`` at half."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from mixseg.networks.base import Init, Norm
+from mixseg.networks.base import Init, Norm, Spec
 from mixseg.networks.idle_biases import Conv2d, Conv3d
 from mixseg.networks.instance_norm import InstanceNorm
 
@@ -70,6 +70,10 @@ class Layers:
     def head(self, inputs: int, classes: int) -> nn.Module:
         """Features -> logits, voxel by voxel."""
         return CONV[self.dims](inputs, classes, 1)
+
+    def deep_heads(self, spec: Spec) -> nn.ModuleList:
+        """A head for each coarser level that is to learn the masks too, from the finest of them on."""
+        return nn.ModuleList(self.head(spec.channels[level], spec.classes) for level in range(1, spec.deep + 1))
 
     def _activated(self, convolution: nn.Module, outputs: int) -> list[nn.Module]:
         return [convolution, self.normalisation(outputs), nn.ReLU(inplace=True)]

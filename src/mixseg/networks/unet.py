@@ -67,6 +67,7 @@ class UNetDecoder(Decoder):
         ups = [layers.up(width, width // 2) for width in levels[:-1]]
         self.ups = nn.ModuleList([*ups, nn.Identity()])  # nothing lies above the finest level
         self.head = layers.head(levels[-1], spec.classes)
+        self.deep_heads = layers.deep_heads(spec)
         self.stretched = spec.geometry == "authors"
         self.mode = "bilinear" if spec.dims == 2 else "trilinear"
 

@@ -62,6 +62,7 @@ class VNetDecoder(Decoder):
         self.ups = nn.ModuleList([*ups, nn.Identity()])  # nothing lies above the finest level
         self.dropout = layers.channel_dropout(spec.dropout)
         self.head = layers.head(widths[-1], spec.classes)
+        self.deep_heads = layers.deep_heads(spec)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Logits at the image's size, and the map of each level, coarse to fine."""

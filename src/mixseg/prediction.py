@@ -49,7 +49,8 @@ def predict_folder(
 ) -> list[Path]:
     """Write a label map for each image of ``images``; returns the files.
 
-    An image that cannot be read, or is too large, does not keep the others from being predicted: it is told of when they are written.
+    An image that cannot be read, or is too large, does not keep the others from being predicted: it is told of when
+    they are written.
 
     Args:
         run: A run folder.

@@ -271,6 +271,7 @@ def test_bad_requests_are_one_sentence(tmp_path):
         ({"size": (0, 3)}, "size is"),
         ({"partial": "scribble"}, f"choose {', '.join(PARTIAL_FROM[:2])}"),
         ({"clip": (99.0, 1.0)}, "clip is"),
+        ({"seed": -1}, "seed is -1"),
     ]:
         with pytest.raises(MixsegError, match=message):
             PrepareOptions(**options)

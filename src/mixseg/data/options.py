@@ -55,6 +55,8 @@ class PrepareOptions:
             raise MixsegError(f"target names the class {twice[0]} twice: name each once.")
         if self.partial not in PARTIAL_FROM:
             raise MixsegError(f"There are no partial labels named {self.partial!r}: choose {', '.join(PARTIAL_FROM)}.")
+        if self.seed < 0:
+            raise MixsegError(f"seed is {self.seed}: give a whole number from 0 on.")
         if self.clip is not None and not 0 <= self.clip[0] < self.clip[1] <= 100:
             raise MixsegError(f"clip is {self.clip}: give a lower and an upper percentile, such as 1 99.")
 

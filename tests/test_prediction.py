@@ -293,6 +293,17 @@ def test_a_dataset_is_predicted_whatever_its_labels_mean(tmp_path, layout):
     assert (case.id, io.read_image(case.image[0]).array.shape) == ("a", (4, 4, 2))
 
 
+def test_h5_files_in_a_folder_are_read_as_training_would_read_it(tmp_path):
+    image = np.random.default_rng(0).random((6, 4, 2)).astype(np.float32)
+    for name in ("a", "b"):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["image"] = image.T
+    every, (one,) = find_images(tmp_path, channels=1), find_images(tmp_path / "b.h5", channels=1)
+    assert [case.id for case in every] == ["a", "b"]
+    assert one == every[1]
+    assert np.array_equal(io.read_image(one.image[0]).array, image)
+
+
 def test_a_label_map_never_takes_the_place_of_its_image(tmp_path):
     run = train(config(steps=2), data(), tmp_path / "run", hardware=Hardware("cpu")).path
     image = tmp_path / "images" / "a.nii.gz"

@@ -248,6 +248,9 @@ def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
     if not files:
         _refuse_the_folder_above(place)
         return load_images(place)
+    if all(path.suffix in io.HDF5 for path in files) and not (folder.parent / "dataset.json").exists():
+        # A benchmark's files, whose axes are in another order: as training would read that folder.
+        return [case for case in load_images(folder) if set(files) & set(case.image[0].files)]
     stems, labels = {io.stem(path) for path in _images_in(folder)}, _labelled(folder)
     found = keyed(files, lambda path: case_and_channel(io.stem(path), stems, channels=channels, labels=labels))
     of_case: dict[str, list[Source]] = {}

@@ -421,6 +421,11 @@ def test_settings_nest_and_hold_json_or_text():
             parse([wrong])
 
 
+def test_folds_without_a_file_to_write_them_to_are_refused(raw, capsys):
+    assert main(["inspect", str(raw), "--folds", "5"]) == 2
+    assert "say with --write-split FILE" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("told", ["", "Stopped at step 412 of 3000; ..."])
 def test_an_interrupt_says_how_to_go_on(monkeypatch, capsys, told):
     def interrupted(words):

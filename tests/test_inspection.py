@@ -117,7 +117,7 @@ def test_what_a_training_would_say_of_the_split_beside_the_scans_is_told(tmp_pat
     split.write_text('{"train": ["a", "b"], "val": ["e"]}')
     others = sorted({case.patient for case in load(tmp_path)} - {"a", "b", "e"})
     (sentence,) = odd(tmp_path, "splits.json")
-    assert sentence == f"{len(others)} patients are in no part of {split} and are not used: {', '.join(others)}."
+    assert sentence == f"{len(others)} patients are in no part of {split} and not used: {', '.join(others)}."
     split.write_text('{"train": ["a", "bee"], "val": ["e"]}')
     (sentence,) = odd(tmp_path, "splits.json")
     assert "names bee in train, and there is no scan of it" in sentence

@@ -68,7 +68,7 @@ def test_patients_that_the_split_does_not_name_are_told(made, tmp_path, capsys):
     path, cases = tmp_path / "splits.json", load(made[0] / "scans")
     write_split(path, Split(("patient003",), ("patient001",)))
     find_split(tmp_path, cases, make_config())
-    told = f"2 patients are in no part of {path} and are not used: patient002, patient004.\n"
+    told = f"2 patients are in no part of {path} and not used: patient002, patient004.\n"
     assert capsys.readouterr().out == told
     write_split(path, Split(("patient003", "patient002"), ("patient001",), ("patient004",)))
     find_split(tmp_path, cases, make_config())

@@ -52,6 +52,8 @@ def inspect(
     from mixseg.inspection import inspect as look_at
     from mixseg.report.inspect_page import write_page
 
+    if folds and write_split is None:
+        raise MixsegError(f"--folds {folds} asks for a split: say with --write-split FILE where it is to be written.")
     found = look_at(folder, dataset=dataset, flags=labels, previews=previews)
     print_table(found.summary())
     head, *rows = found.class_table()

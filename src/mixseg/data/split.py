@@ -136,7 +136,8 @@ def unnamed(path: Path, split: Split, cases: Iterable[Member]) -> str:
     left_out = sorted({case.patient for case in cases} - {*split.train, *split.val, *split.test})
     if not left_out:
         return ""
-    return f"{len(left_out)} patients are in no part of {path} and are not used: {listed(left_out)}."
+    who = "1 patient is" if len(left_out) == 1 else f"{len(left_out)} patients are"
+    return f"{who} in no part of {path} and not used: {listed(left_out)}."
 
 
 def write_split(path: Path, split: Split) -> None:

@@ -24,8 +24,7 @@ from mixseg.data.split import (
     NO_TEST,
     Split,
     make_split,
-    read_split,
-    refuse_unknown,
+    read_whole_split,
     set_n,
     split_beside,
     unnamed,
@@ -120,8 +119,7 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     if path is not None:
         if config.fold is not None and not config.split:  # nnU-Net's file has no test part: the other one may
             cases = with_test_part(folder, cases, config.dataset)
-        split = read_split(path, cases, fold=config.fold, dataset=config.dataset)
-        refuse_unknown(path, split, cases)
+        split = read_whole_split(path, cases, fold=config.fold, dataset=config.dataset)
         if sentence := unnamed(path, split, cases):
             print(sentence)
         return split

@@ -18,7 +18,7 @@ from mixseg.data.options import PrepareOptions
 from mixseg.data.prepare import read_header, read_native
 from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
-from mixseg.datasets import DATASETS, load_images
+from mixseg.datasets import DATASETS, dataset_json, load_images
 from mixseg.datasets.layout import entries, keyed
 from mixseg.datasets.nnunet import case_and_channel
 from mixseg.errors import MixsegError, listed
@@ -230,7 +230,7 @@ def _own(out: Path) -> set[str]:
 
 def _claim(out: Path, names: Sequence[str]) -> None:
     """Record files as ours. Before they are written: what is killed on the way can then be begun again."""
-    new = [name for name in names if name not in _own(out)]
+    new = [name for name in names if not (out / name).exists()]  # the others are ours, or they had been refused
     with explained(out / RECORD):
         out.mkdir(parents=True, exist_ok=True)
         with (out / RECORD).open("a", encoding="utf-8") as file:
@@ -244,14 +244,16 @@ def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
     """
     if not place.is_dir() and not _is_image(place):
         raise MixsegError(f"{place} is no folder, and no image: give an image, or the folder that holds the images.")
-    folder, files = (place.parent, [place]) if _is_image(place) else (place, _images_in(place))
+    folder = place.parent if _is_image(place) else place
+    there = _images_in(folder)
+    files = there if folder == place else [place]
     if not files:
         _refuse_the_folder_above(place)
         return load_images(place)
-    if all(path.suffix in io.HDF5 for path in files) and not (folder.parent / "dataset.json").exists():
+    if all(path.suffix in io.HDF5 for path in files) and not (folder.parent / dataset_json.NAME).exists():
         # A benchmark's files, whose axes are in another order: as training would read that folder.
         return [case for case in load_images(folder) if set(files) & set(case.image[0].files)]
-    stems, labels = {io.stem(path) for path in _images_in(folder)}, _labelled(folder)
+    stems, labels = {io.stem(path) for path in there}, _labelled(folder)
     found = keyed(files, lambda path: case_and_channel(io.stem(path), stems, channels=channels, labels=labels))
     of_case: dict[str, list[Source]] = {}
     for (name, _), path in sorted(found.items()):

@@ -241,14 +241,13 @@ def _split_written(path: Path, found: Inspection, folds: int) -> str:
 
 def _split_of(source: Path, cases: Sequence[Case], path: Path | None, dataset: str | None) -> Split | None:
     """The split in ``path``, or the one beside the scans, as train would take it; None if there is neither."""
-    from mixseg.data.split import read_split, refuse_unknown, split_beside
+    from mixseg.data.split import read_whole_split, split_beside
     from mixseg.datasets import recognise
 
     path = path or split_beside(source)
     if path is None:
         return None
-    split = read_split(path, cases, dataset=dataset or recognise(source))
-    refuse_unknown(path, split, cases)
+    split = read_whole_split(path, cases, dataset=dataset or recognise(source))
     print(f"Split: {path}, whose {len(split.val)} val and {len(split.test)} test patients keep their full masks.")
     return split
 

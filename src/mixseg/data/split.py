@@ -103,6 +103,13 @@ def read_split(path: Path, cases: Iterable[Member], *, fold: int | None = None, 
     return Split(*(_names(path, content, part) for part in ("train", "val", "test")))
 
 
+def read_whole_split(path: Path, cases: Sequence[Member], *, fold: int | None = None, dataset: str = "") -> Split:
+    """``read_split`` for one who has all scans: a patient of whom there is none is refused."""
+    split = read_split(path, cases, fold=fold, dataset=dataset)
+    refuse_unknown(path, split, cases)
+    return split
+
+
 def split_beside(folder: Path, fold: int | None = None) -> Path | None:
     """The split file among the scans of ``folder``, if any; for a fold, nnU-Net's comes first, which alone has some."""
     names = SPLITS if fold is None else SPLITS[::-1]
@@ -114,8 +121,7 @@ def with_test_part(folder: Path, cases: Sequence[Case], dataset: str) -> list[Ca
     path = split_beside(folder)
     if path is None:
         return list(cases)
-    split = read_split(path, cases, dataset=dataset)
-    refuse_unknown(path, split, cases)
+    split = read_whole_split(path, cases, dataset=dataset)
     return [replace(case, split="test") if case.patient in split.test else case for case in cases]
 
 

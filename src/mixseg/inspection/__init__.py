@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mixseg.data.parallel import cores
-from mixseg.data.split import read_split, refuse_unknown, split_beside, unnamed
+from mixseg.data.split import read_whole_split, split_beside, unnamed
 from mixseg.datasets import load, recognise
 from mixseg.errors import MixsegError
 from mixseg.inspection import tables
@@ -63,8 +63,7 @@ class Inspection:
         if path is None:
             return []
         try:
-            split = read_split(path, self.cases, dataset=self.layout)
-            refuse_unknown(path, split, self.cases)
+            split = read_whole_split(path, self.cases, dataset=self.layout)
         except MixsegError as error:
             return [str(error)]
         return [sentence] if (sentence := unnamed(path, split, self.cases)) else []

@@ -18,7 +18,7 @@ from mixseg.data.scan import Scan
 from mixseg.engine import evaluating
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric, settle_precision
-from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities
+from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities, winners
 from mixseg.methods import Method
 from mixseg.model import load
 from mixseg.pieces import largest_pieces
@@ -131,7 +131,7 @@ class Predictor:
 
     def decided(self, probs: NDArray[np.float32]) -> Bytes:
         """The label map of the probabilities ``(classes, *S)`` of a whole scan, as ``maps`` makes it."""
-        return largest_pieces(probs.argmax(axis=0).astype(np.uint8), self.config.largest or ())
+        return largest_pieces(winners(torch.from_numpy(probs), dim=0).numpy(), self.config.largest or ())
 
     def memory_plan(self, scan: Scan, *, outputs: int, probabilities: bool = False) -> str:
         """What predicting a volume takes, in a sentence; nothing for slices, which take little."""

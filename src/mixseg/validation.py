@@ -13,7 +13,7 @@ from mixseg.collapse import Guard
 from mixseg.config import Config
 from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
-from mixseg.inference import Windows, predict_slabs, predict_slices
+from mixseg.inference import Windows, predict_slabs, predict_slices, winners
 from mixseg.losses import DIVERGENCES
 from mixseg.methods import Method
 from mixseg.scores import short_name
@@ -137,7 +137,7 @@ class Look:
             assert truth is not None, "validation scans have full masks"
             labelled = truth != IGNORE
             for name, probs in found.items():
-                guess = probs.argmax(dim=1)
+                guess = winners(probs, dim=1)
                 for index in range(1, kinds):
                     ours, theirs = (guess == index) & labelled, truth == index
                     overlap[name][:, index].index_add_(0, owner, (ours & theirs).flatten(1).sum(1).float())
@@ -155,7 +155,7 @@ class Look:
         seen = []
         for _, _, found in self.watched(method):
             answer = found[method.outputs[0]]
-            guess = answer.argmax(dim=1)
+            guess = winners(answer, dim=1)
             shares = [(guess == index).float().mean() for index in range(len(self.classes))]
             unsure = torch.special.entr(answer).sum(dim=1).mean()
             apart = DIVERGENCES["kl"](answer, found.get("top", answer)).mean()

@@ -19,9 +19,21 @@ from mixseg.data.scan import Scan
 from mixseg.inference.slices import predict_slices
 from mixseg.inference.volumes import predict_slabs
 from mixseg.inference.windows import Windows
+from mixseg.inference.winners import winners
 from mixseg.methods import Method
 
-__all__ = ["Bytes", "Maps", "Piece", "Windows", "maps", "pieces", "predict_slabs", "predict_slices", "probabilities"]
+__all__ = [
+    "Bytes",
+    "Maps",
+    "Piece",
+    "Windows",
+    "maps",
+    "pieces",
+    "predict_slabs",
+    "predict_slices",
+    "probabilities",
+    "winners",
+]
 
 Bytes = NDArray[np.uint8]
 
@@ -90,7 +102,7 @@ def maps(found: Iterable[Piece], grid: tuple[int, ...], *, sureness: bool = Fals
     entropy, foreground = (np.empty(grid, np.uint8) if sureness else None for _ in range(2))
     for place, by_output in found:
         for name, probs in by_output.items():
-            labels.setdefault(name, np.empty(grid, np.uint8))[place] = probs.argmax(dim=0).to(torch.uint8).cpu().numpy()
+            labels.setdefault(name, np.empty(grid, np.uint8))[place] = winners(probs, dim=0).cpu().numpy()
         answer = next(iter(by_output.values())).float()
         if entropy is not None:
             entropy[place] = _eight_bits(torch.special.entr(answer).sum(dim=0) / math.log(max(2, len(answer))))

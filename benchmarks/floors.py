@@ -2,9 +2,9 @@
 
 Arithmetic: the FLOP of the step over the rate of a large matrix product in the run's precision.
 Attainable: each convolution timed by itself at its real shape, forward, backward-data and backward-weight, in the
-better of the two memory layouts and with the kernel that cuDNN finds fastest, plus the bytes that the layers between
-them and the optimizer must move over the bandwidth of a large copy, plus the FLOP of a method's other products, where
-it has any, over the rate of the matrix product.
+better of the two memory layouts, with the kernel that cuDNN finds fastest and without what the host takes to launch it,
+plus the bytes that the layers between them and the optimizer must move over the bandwidth of a large copy, plus the
+FLOP of a method's other products, where it has any, over the rate of the matrix product.
 
 Passes assumed over each tensor, with perfect fusion of everything elementwise and nothing fused into a convolution
 (whose own reads and writes are in its time):
@@ -37,7 +37,7 @@ from mixseg.networks.layers import CONVOLUTIONS, NORMALISATIONS
 from mixseg.networks.unet import UNetDecoder
 from mixseg.networks.vnet import VNetDecoder
 from mixseg.types import Batch
-from stopwatch import time_calls
+from stopwatch import time_calls, time_kernels
 
 POOLS = (nn.MaxPool2d, nn.MaxPool3d)
 WATCHED = (*CONVOLUTIONS, *NORMALISATIONS, *POOLS, UNetDecoder, VNetDecoder)
@@ -163,10 +163,10 @@ def time_convolution(conv: Conv, direction: str, layout: str, device: torch.devi
     with torch.no_grad():
         made = aten.convolution.default(image, weight, None, *conv.geometry)
         if direction == "forward":
-            return time_calls(lambda: aten.convolution.default(image, weight, None, *conv.geometry), device)
+            return time_kernels(lambda: aten.convolution.default(image, weight, None, *conv.geometry), device)
         gradient = torch.randn_like(made)
         wanted = [direction == "data", direction == "weight", False]
-        return time_calls(
+        return time_kernels(
             lambda: aten.convolution_backward.default(gradient, image, weight, None, *conv.geometry, wanted), device
         )
 
@@ -193,5 +193,6 @@ def floors(work: Work, ceiling: dict[str, Any], *, device: torch.device, dtype: 
         "bytes": dict(work.bytes),
         "bytes_ms": moved,
         "attainable_ms": sum(by_direction.values()) + sum(moved.values()) + products,
+        "recorded": device.type == "cuda",
         "each_convolution": sorted(rows, key=lambda row: -row["count"] * row["ms"])[:MOST],
     }

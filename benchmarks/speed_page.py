@@ -4,8 +4,8 @@
     python benchmarks/speed_page.py run FOLDER [--cache warm|cold]    take in the phases of a finished run, likewise
     python benchmarks/speed_page.py page                make docs/results/speed.md and the pictures
 
-An entry takes the place of one of the same method, network, batch and machine. What was tried on the way is kept in the
-JSON file under "tried", by hand.
+An entry takes the place of one of the same method, network, batch and machine; one without versions, of its floors
+alone. What was tried on the way is kept in the JSON file under "tried", by hand.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ INTRODUCTION = """# Speed
 <!-- made by `python benchmarks/speed_page.py page` from speed.json -->
 What one training step takes, beside (a) a plain fp32 PyTorch loop as a paper's script has it, (b) the same under bf16
 autocast, and two floors: the arithmetic (FLOP over the rate of a large matrix product) and the attainable (each
-convolution alone with its fastest kernel and layout, plus the bytes that must move between them over the bandwidth of
-a large copy). All versions of a method are measured in one run:
+convolution alone with its fastest kernel and layout, recorded and replayed so that the host's part is left out, plus
+the bytes that must move between them over the bandwidth of a large copy). All versions of a method are measured in one
+run:
 
 ```
 python benchmarks/train_step.py --out speed.json
@@ -64,7 +65,19 @@ def add(known: dict[str, list[dict[str, Any]]], measured: list[dict[str, Any]]) 
     for entry in measured:
         if "versions" in entry:
             key = key_of(entry)
-            known["entries"] = [*(old for old in known["entries"] if key_of(old) != key), entry]
+            old = [each for each in known["entries"] if key_of(each) == key]
+            new = [entry] if entry["versions"] else [beside_floors(each, entry) for each in old]
+            known["entries"] = [*(each for each in known["entries"] if each not in old), *new]
+
+
+def beside_floors(entry: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """The versions of one measurement beside the floors, the feed and the look of another."""
+    floors = {which: newer["floors"][f"{which}_ms"] for which in ("arithmetic", "attainable")}
+    versions = {
+        name: version | {f"times_{which}": version["ms"] / floor for which, floor in floors.items()}
+        for name, version in entry["versions"].items()
+    }
+    return {**entry, **newer, "versions": versions, "profile": entry.get("profile", {})}
 
 
 def add_run(known: dict[str, list[dict[str, Any]]], folder: Path, cache: str) -> None:
@@ -179,9 +192,11 @@ def side_lines(entries: list[dict[str, Any]]) -> str:
         floor, look, feed = (entry.get(key, {}) for key in ("floors", "look", "feed"))
         if "flop" in floor:
             alone, between = sum(floor["convolutions_ms"].values()), sum(floor["bytes_ms"].values())
+            cuda, recorded = entry["environment"]["device_type"] == "cuda", floor.get("recorded", False)
             lines.append(
                 f"- {name_of(entry)}: arithmetic {floor['arithmetic_ms']:.2f} ms ({floor['flop'] / 1e12:.3g} TFLOP), "
                 f"attainable {floor['attainable_ms']:.2f} ms (convolutions {alone:.2f}, between them {between:.2f})"
+                + (": too high, each convolution was launched by the host" if cuda and not recorded else "")
             )
         if "ms" in look:
             lines.append(
@@ -195,7 +210,8 @@ def run_table(runs: list[dict[str, Any]]) -> str:
     """Where the seconds of whole runs go."""
     lines = [
         "## Whole runs\n",
-        "Seconds by phase, from finished.json; the last column is the sum of all phases over the steps.\n",
+        "Seconds by phase, from finished.json; the last column is the sum of all phases over the steps. "
+        "What it takes to import torch and Fabric before that is not in it.\n",
         f"| run | device | compiled before | steps | {' | '.join(PHASES)} | all / steps |",
         f"|---|---|---|--:|{'--:|' * (len(PHASES) + 1)}",
     ]

@@ -32,6 +32,26 @@ def time_calls(function: Callable[[], Any], device: torch.device, *, repeats: in
     return statistics.median(_block(function, device, calls) for _ in range(repeats))
 
 
+def time_kernels(function: Callable[[], Any], device: torch.device, *, calls: int = 20) -> float:
+    """Milliseconds of one call without what the host takes to launch it: on a GPU, so many are recorded and replayed.
+
+    A small kernel takes a few microseconds, to launch it ten times as long.
+    """
+    if device.type != "cuda":
+        return time_calls(function, device)
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):  # libraries choose their kernels before the recording
+        for _ in range(3):
+            function()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            function()
+    return time_calls(graph.replay, device) / calls
+
+
 def _block(function: Callable[[], Any], device: torch.device, calls: int) -> float:
     synchronize(device)
     if device.type == "cuda":

@@ -226,7 +226,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--size", type=int, help="side of the square or cube; default: the preset's")
     parser.add_argument("--set", type=setting, nargs="+", default=[], metavar="KEY=VALUE", help="of mixseg's config")
     parser.add_argument("--inductor", type=setting, nargs="+", default=[], metavar="KEY=VALUE", help="of the compiler")
-    parser.add_argument("--versions", nargs="+", default=["plain fp32", "plain bf16", "mixseg"])
+    races = ["plain fp32", "plain bf16", "mixseg"]
+    parser.add_argument("--versions", nargs="+", choices=[*races, "none"], default=races, help="none: floors alone")
     parser.add_argument("--all-biases", action="store_true", help="those before a normalisation too")
     parser.add_argument("--short", action="store_true", help="times of steps alone: no floors, profiles and looks")
     parser.add_argument("--limit", type=float, help="seconds after which nothing new is begun")

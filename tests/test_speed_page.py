@@ -70,6 +70,20 @@ def test_a_new_measurement_takes_the_place_of_the_same_one_alone():
     assert [each["versions"]["mixseg"]["ms"] for each in known["entries"]] == [20, 30, 11]
 
 
+def test_floors_measured_by_themselves_change_the_ratios_of_what_is_known():
+    known = copy.deepcopy(speed_page.EMPTY)
+    speed_page.add(known, [entry(10), entry(20, method="single")])
+    floors = {"arithmetic_ms": 4.0, "attainable_ms": 5.0, "recorded": True}
+    newer = entry() | {"versions": {}, "floors": floors}
+    speed_page.add(known, [newer, newer | {"method": "kl"}])  # nothing is known of kl
+    assert [each["method"] for each in known["entries"]] == ["single", "kl-ent"]
+    ours = known["entries"][1]
+    assert ours["floors"] == floors
+    assert ours["versions"]["mixseg"]["times_arithmetic"] == 2.5
+    assert ours["versions"]["mixseg"]["times_attainable"] == 2.0
+    assert ours["versions"]["plain fp32"]["times_attainable"] == 40.0
+
+
 def test_the_phases_of_a_run_are_taken_from_its_folder(tmp_path):
     content = {
         "config": {"method": "kl-ent", "preset": "paper", "set": 3, "dims": 2, "compile": True},

@@ -11,6 +11,9 @@ BAD_INPUT, INTERRUPTED = 2, 130
 GO_ON = "stopped; run the same command to continue"
 """What an interrupt says that has nothing better to say."""
 
+MANY = 20
+"""Up to so many choices are all named, which are the lists of ours; scans may be hundreds."""
+
 
 class MixsegError(Exception):
     """Something the user can mend. The command line prints it without a traceback and exits with 2."""
@@ -25,10 +28,14 @@ def known(what: str, name: str, choices: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the nearest choice, or all of them if none is near."""
+    """The end of a sentence about an unknown name: the nearest choice, or all, or some of many, if none is near."""
     choices = list(choices)
     near = difflib.get_close_matches(str(name).lower(), choices, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(choices)}."
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if len(choices) > MANY:
+        return f"choose one of {listed(choices, most=5)} ({len(choices)} in all)."
+    return f"choose one of {', '.join(choices)}."
 
 
 def listed(names: Collection[object], most: int = 4) -> str:

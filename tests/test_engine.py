@@ -465,6 +465,15 @@ def test_a_checkpoint_of_another_architecture_is_one_sentence(finished):
         start(finished, width=8, steps=40)
 
 
+def test_a_checkpoint_for_which_the_memory_does_not_suffice_is_not_called_damaged(finished, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(checkpoints.torch, "load", full)
+    with pytest.raises(MixsegError, match=r"last\.pt takes more memory than this machine has left: end other programs"):
+        start(finished, steps=40)
+
+
 def broken_files(good):
     content = good.read_bytes()
     with_code = {"method": {}, "step": 1, "code": os.system}

@@ -1,6 +1,7 @@
 """Arrays and geometry survive every format, and both libraries agree on what the other wrote."""
 
 import errno
+import gzip
 from pathlib import Path
 
 import h5py
@@ -336,6 +337,24 @@ def test_truncated_and_empty_files_are_one_sentence_with_the_file(tmp_path, suff
     for function in (io.read, io.read_geometry):
         with pytest.raises(MixsegError, match=rf"scan\.{suffix} is empty \(zero bytes\)"):
             function(path)
+
+
+@pytest.mark.parametrize("suffix", ["nii", "nii.gz", "nrrd", "mha", "h5"])
+def test_a_file_that_is_too_large_for_the_memory_is_not_called_damaged(tmp_path, suffix):
+    path, side = tmp_path / f"scan.{suffix}", 30_000  # 27 TB
+    io.write(path, np.zeros((2, 2, 2), np.uint8), affine=affine())
+    if suffix == "h5":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("image", (side, side, side), np.uint8, chunks=True)
+    elif suffix.startswith("nii"):
+        content = bytearray(gzip.decompress(path.read_bytes()) if suffix == "nii.gz" else path.read_bytes())
+        content[42:48] = np.full(3, side, "<i2").tobytes()
+        path.write_bytes(gzip.compress(content) if suffix == "nii.gz" else content)
+    else:
+        key = "sizes:" if suffix == "nrrd" else "DimSize ="
+        path.write_bytes(path.read_bytes().replace(f"{key} 2 2 2".encode(), f"{key} {side} {side} {side}".encode()))
+    with pytest.raises(MixsegError, match=rf"scan\.{suffix} takes more memory than there is: end other programs"):
+        io.read(path)
 
 
 def test_missing_looping_forbidden_and_foreign_files_are_one_sentence_each(tmp_path, monkeypatch):

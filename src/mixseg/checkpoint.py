@@ -14,7 +14,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, lacks_memory
 from mixseg.files import replacing
 from mixseg.methods import Method
 from mixseg.record import Record
@@ -191,6 +191,9 @@ def _read(path: Path, device: torch.device, needed: Set[str], *, mmap: bool = Fa
         whole = zipfile.is_zipfile(path)
         content = torch.load(path, map_location=device, weights_only=True, mmap=mmap) if whole else None
     except Exception as error:  # a damaged file can break the reader anywhere, and its advice is to trust the file
+        if lacks_memory(error):
+            there = "the device" if device.type != "cpu" else "this machine"
+            raise MixsegError(f"{path} takes more memory than {there} has left: end other programs there.") from error
         raise MixsegError(f"{path} is damaged, or holds more than weights: {ANOTHER}") from error
     if content is None:
         raise MixsegError(f"{path} was cut short, or is no checkpoint at all: {ANOTHER}")

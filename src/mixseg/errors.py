@@ -38,6 +38,13 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     return f"choose one of {', '.join(choices)}."
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether ``error`` says, in a type or, as libraries below Python do, in the text alone, that memory ran out."""
+    text = str(error).lower()
+    signs = ("allocate memory", "out of memory", "not enough memory", "bad_alloc")
+    return isinstance(error, MemoryError) or any(sign in text for sign in signs)
+
+
 def listed(names: Collection[object], most: int = 4) -> str:
     """``a, b, c, d, ...``: the first of ``names``, and whether there are more."""
     return ", ".join(map(str, islice(names, most))) + ", ..." * (len(names) > most)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from mixseg import io
@@ -21,7 +20,7 @@ from mixseg.data.scan import Scan
 from mixseg.datasets import DATASETS, dataset_json, load_images
 from mixseg.datasets.layout import entries, keyed
 from mixseg.datasets.nnunet import case_and_channel
-from mixseg.errors import MixsegError, listed
+from mixseg.errors import MixsegError, lacks_memory, listed
 from mixseg.evaluation.pairing import is_beside
 from mixseg.files import check_name, explained, write_json
 from mixseg.folder import RunFolder
@@ -111,8 +110,7 @@ def _told(error: Exception, case: Case) -> str:
     """Why an image has no label map, in a sentence; what is the fault of neither the image nor the memory is raised."""
     if isinstance(error, MixsegError):
         return str(error)
-    # On a CPU torch says so in the text alone.
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error):
+    if lacks_memory(error):
         return (
             f"{case.image[0].path} takes more memory than there is: check its voxel size, leave --probabilities and "
             "--entropy out, or predict it on a larger machine."

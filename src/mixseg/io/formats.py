@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, lacks_memory
 from mixseg.io.geometry import Geometry
 from mixseg.types import Volume
 
@@ -28,6 +28,7 @@ TRANSPOSED = ".T"
 
 BROKEN = "cannot be read, it is truncated or damaged: copy or export it again."
 """What the library said stays in the traceback: it speaks of its own insides."""
+TOO_LARGE = "takes more memory than there is: end other programs, or take a larger machine or a smaller scan."
 
 
 class Format(Protocol):
@@ -84,7 +85,7 @@ def reading(path: Path) -> Iterator[None]:
         raise MixsegError(f"{path} {_reason(error)}") from error
     except (RuntimeError, ValueError, KeyError, EOFError, MemoryError, OverflowError, zlib.error) as error:
         # SimpleITK raises RuntimeError for everything, nibabel ValueError or EOFError for missing bytes.
-        raise MixsegError(f"{path} {BROKEN}") from error
+        raise MixsegError(f"{path} {TOO_LARGE if lacks_memory(error) else BROKEN}") from error
     except Exception as error:
         if type(error).__module__.startswith("nibabel"):  # its own exceptions derive from Exception alone
             raise MixsegError(f"{path} {BROKEN}") from error
@@ -108,4 +109,4 @@ def _reason(error: OSError) -> str:
         return "is a symbolic link that leads back to itself: remove it, or link to the file that is meant."
     if isinstance(error, IsADirectoryError):
         return "is a folder: give a file."
-    return BROKEN
+    return TOO_LARGE if error.errno == errno.ENOMEM else BROKEN

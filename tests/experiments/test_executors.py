@@ -1,5 +1,6 @@
 """Real processes, here, in Ray and through submitit: real runs of tiny networks, real kills."""
 
+import os
 import subprocess
 import sys
 import time
@@ -91,6 +92,17 @@ def test_two_workers_of_ray_do_the_same_grid(scans, tmp_path):
     for run in read_plan(folder).runs:
         assert read_metrics(run_path(folder, run.name) / "metrics.csv")
         assert "training: 4/4" in (run_path(folder, run.name) / "console.log").read_text()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_worker_of_ray_is_as_urgent_as_who_started_it(tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="needs pip install 'mixseg[ray]'")
+    monkeypatch.delenv("RAY_worker_niceness", raising=False)
+    executor = make_executor("ray", Place(tmp_path, "cpu", 1))
+    try:
+        assert executor.ray.get(executor.ray.remote(lambda: os.nice(0)).remote()) == os.nice(0)
+    finally:
+        executor.close()
 
 
 @pytest.mark.filterwarnings("ignore")  # of submitit itself

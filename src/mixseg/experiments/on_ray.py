@@ -21,6 +21,8 @@ class OnRay:
     def __init__(self, place: Place) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # Else its workers run at nice 15, and nearly stand still beside anything that is busy.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         try:
             import ray
         except ImportError:

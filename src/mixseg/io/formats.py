@@ -28,7 +28,10 @@ TRANSPOSED = ".T"
 
 BROKEN = "cannot be read, it is truncated or damaged: copy or export it again."
 """What the library said stays in the traceback: it speaks of its own insides."""
-TOO_LARGE = "takes more memory than there is: end other programs, or take a larger machine or a smaller scan."
+TOO_LARGE = (
+    "takes more memory than there is: end other programs or take a larger machine; copy or export it again if it "
+    "should be smaller."
+)
 
 
 class Format(Protocol):

@@ -53,10 +53,14 @@ def read_labels(source: Source) -> Volume:
     if unknown:
         names = segment_names(source.path)
         called = listed([names.get(value, value) for value in unknown], most=8)
-        raise MixsegError(
-            f"{source.path} holds the undeclared label {called} (declared: {listed(sorted(source.ids), most=8)}): "
-            "declare it as a class, or say with --unlabelled or --background what it means."
-        )
+        if names:  # what the numbers of segments mean is said by their names, and by no flag
+            remedy = ": give the segment the name of a class, declare it as one in dataset.json, or remove it."
+        else:
+            remedy = (
+                f" (declared: {listed(sorted(source.ids), most=8)}): "
+                "declare it as a class, or say with --unlabelled or --background what it means."
+            )
+        raise MixsegError(f"{source.path} holds the undeclared label {called}{remedy}")
     return Volume(_translate(volume.array, source.ids), volume.affine, volume.spacing_known)
 
 

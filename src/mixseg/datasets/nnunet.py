@@ -250,7 +250,7 @@ def _case(
 
 def label_source(path: Path, ids: Mapping[int, int], description: dataset_json.Description) -> Source | None:
     """The source of a label map; nothing for a segmentation of one voxel, which is how Slicer saves an empty one."""
-    if io.suffix(path) != ".seg.nrrd":
+    if io.suffix(path) not in io.SEGMENTS:
         return Source((path,), ids=ids)
     try:
         if io.read_geometry(path).shape == (1, 1, 1):

@@ -19,8 +19,6 @@ from mixseg.types import CLASSES, ENTROPY, IGNORE, PROBABILITY, Case, Source
 Output = tuple[str, str]
 """Checkpoint and branch, "" where a folder does not say."""
 
-SEGMENTS = ".seg.nrrd"
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -47,7 +45,7 @@ class References(NamedTuple):
 
     def ids_in(self, path: Path) -> Mapping[int, int]:
         """``ids`` for one prediction: segments go by name, since their numbers differ from file to file."""
-        if io.suffix(path) != SEGMENTS:
+        if io.suffix(path) not in io.SEGMENTS:
             return self.ids
         places = {number: _index(name, self.each[0].classes) for number, name in io.segment_names(path).items()}
         # A segment of another name is left out, and so refused if anything is painted with it.
@@ -118,7 +116,7 @@ def of_folder(
 
 def _said_by_segments(folder: Path, files: Collection[Path]) -> dataset_json.Description:
     """What nobody declared but the names of segments say: each is a class. Nothing where there are no segments."""
-    segments = [path for path in files if io.suffix(path) == SEGMENTS]
+    segments = [path for path in files if io.suffix(path) in io.SEGMENTS]
     if segments and len(segments) < len(files):
         raise MixsegError(
             f"{folder} holds segments, which have names, beside label maps, which have ids: say in a dataset.json "
@@ -134,7 +132,7 @@ def _one_segment(predictions: Path) -> list[str]:
     """The classes of predictions that are segments of one name; of several nobody knows which id would be theirs."""
     files = [path for folder in _outputs(predictions).values() for path in label_maps(folder).values()]
     names = {name for path in files for name in io.segment_names(path).values()}
-    return ["background", *names] if len(names) == 1 and all(io.suffix(path) == SEGMENTS for path in files) else []
+    return ["background", *names] if len(names) == 1 and all(io.suffix(path) in io.SEGMENTS for path in files) else []
 
 
 def _named(counts: Mapping[int, int], flags: labels.LabelFlags | None, predicted: Sequence[str]) -> dict[int, str]:

@@ -1,12 +1,13 @@
 """Volume <-> nii, nrrd, seg.nrrd, mha, png and h5, with its geometry. The home of nibabel, SimpleITK and h5py."""
 
-from mixseg.io.formats import HDF5, SUFFIXES, TRANSPOSED, stem, suffix
+from mixseg.io.formats import HDF5, SEGMENTS, SUFFIXES, TRANSPOSED, stem, suffix
 from mixseg.io.geometry import Geometry, same_geometry
 from mixseg.io.label_maps import count_ids, read_ids, read_labels
 from mixseg.io.volumes import h5_keys, read, read_geometry, read_image, segment_names, write
 
 __all__ = [
     "HDF5",
+    "SEGMENTS",
     "SUFFIXES",
     "TRANSPOSED",
     "Geometry",

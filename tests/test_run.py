@@ -106,3 +106,11 @@ def test_an_interrupt_is_one_sentence(monkeypatch, tmp_path, capsys):
         main(words)
     assert ended.value.code == 130
     assert capsys.readouterr().err == "Stopped at step 412 of 3000; ...\n"
+
+
+def test_a_file_that_the_system_refuses_is_one_sentence_here_too(tmp_path, capsys):
+    long = "x" * 300
+    with pytest.raises(SystemExit) as ended:
+        main([long, "--data", "arrays", "--split", "splits.json", "--out", str(tmp_path)])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"{long}: File name too long; name another file or folder.\n"

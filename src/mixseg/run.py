@@ -7,7 +7,6 @@ Imports torch, numpy, scipy and Fabric alone, so that a bare GPU node can do it:
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -32,15 +31,15 @@ from mixseg.data.scan import Scan
 from mixseg.data.split import NO_TEST, Split, read_split
 from mixseg.data.views import see
 from mixseg.engine import fit
-from mixseg.errors import BAD_INPUT, GO_ON, INTERRUPTED, MixsegError
+from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
+from mixseg.exits import exit_code
 from mixseg.files import write_json, writing_arrays
 from mixseg.folder import RunFolder, environment
 from mixseg.hardware import Hardware, disband, lead, make_fabric, said_once, settle_precision
 from mixseg.logbook import read_log
 from mixseg.methods import Method
 from mixseg.model import build
-from mixseg.output import unread
 from mixseg.phases import Phases
 from mixseg.predictor import Predictor
 from mixseg.progress import Progress, track
@@ -256,15 +255,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--devices", default=1, type=int, help="processes that train together, one per GPU")
     parser.add_argument("--test", action="store_true", help="open the test set and score it, once")
     options = parser.parse_args(arguments)
-    with unread():
-        try:
-            _train_all(options)
-        except MixsegError as error:
-            print(error, file=sys.stderr)
-            raise SystemExit(BAD_INPUT) from None
-        except KeyboardInterrupt as interrupt:
-            print(str(interrupt) or GO_ON, file=sys.stderr)
-            raise SystemExit(INTERRUPTED) from None
+    code = exit_code(lambda: _train_all(options))
+    if code:
+        raise SystemExit(code)
 
 
 def _train_all(options: argparse.Namespace) -> None:

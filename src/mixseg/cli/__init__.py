@@ -11,8 +11,8 @@ from functools import partial
 from importlib import import_module
 from io import StringIO
 
-from mixseg.errors import BAD_INPUT, GO_ON, INTERRUPTED, MixsegError, did_you_mean
-from mixseg.output import unread
+from mixseg.errors import BAD_INPUT, MixsegError, did_you_mean
+from mixseg.exits import exit_code
 
 
 @dataclass(frozen=True)
@@ -42,30 +42,8 @@ VERBS: dict[str, Verb] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code: 0 done, 2 something for the user to mend, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with unread():
-        return _explained(words)
-
-
-def _explained(words: list[str]) -> int:
-    """Run one verb; what the user can mend is a sentence, and a traceback with ``--debug`` alone."""
-    debug = "--debug" in words
-    try:
-        return _call([word for word in words if word != "--debug"])
-    except MixsegError as error:
-        if debug:
-            raise
-        print(error, file=sys.stderr)
-        return BAD_INPUT
-    except KeyboardInterrupt as interrupt:
-        if debug:
-            raise
-        print(str(interrupt) or GO_ON, file=sys.stderr)
-        return INTERRUPTED
-    except OSError as error:
-        if debug or error.filename is None:
-            raise
-        print(f"{error.filename}: {error.strerror}; name another file or folder.", file=sys.stderr)
-        return BAD_INPUT
+    verb = [word for word in words if word != "--debug"]
+    return exit_code(lambda: _call(verb), debug="--debug" in words)
 
 
 def _call(words: list[str]) -> int:

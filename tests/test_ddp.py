@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,26 @@ def test_a_busy_folder_is_told_once_and_as_one_process_tells_it(tmp_path):
     assert [done.returncode for done in told] == [2, 2]
     assert told[1].stderr == told[0].stderr
     assert told[0].stderr.startswith(f"BusyError: Another process is writing {tmp_path}")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such signal")
+def test_whoever_ends_the_first_process_ends_both(tmp_path):
+    asked = json.dumps({"devices": 2, "config": {"steps": 100_000, "validate_every": 20}})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "run"), asked]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            patience = time.monotonic() + 100
+            while not (tmp_path / "run" / "last.pt").exists():
+                assert time.monotonic() < patience, "the training does not get on"
+                time.sleep(0.02)
+            process.terminate()
+            told = process.communicate(timeout=60)[1]  # until the other one, which has the same pipe, is gone too
+        finally:
+            process.kill()
+    assert "Terminated: Stopped at step" in told
+    assert "rank1" not in told
+    assert "ends as a member" not in told
 
 
 def test_what_is_said_before_training_is_said_once(tmp_path):

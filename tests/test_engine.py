@@ -5,6 +5,7 @@ import io
 import logging
 import math
 import os
+import signal
 import threading
 import zipfile
 from dataclasses import replace
@@ -23,7 +24,7 @@ from mixseg.checkpoint import Average, State, Writer, load_weights
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
 from mixseg.engine import evaluating, fit, make_optimizer, speed_up
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, Terminated
 from mixseg.files import replacing
 from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.logbook import read_log
@@ -287,6 +288,53 @@ def test_an_interrupt_names_the_step_and_the_checkpoint_that_is_kept(tmp_path):
         kept = "the checkpoint of step 5 is kept: the same command goes on from there."
         assert str(caught.value) == f"Stopped at step {at} of 20; {kept}"
         assert checkpoint(tmp_path / "last.pt")["step"] == 5
+
+
+class Signalled(Breaks):
+    """Signals come in the step after ``at``."""
+
+    def __init__(self, at, *numbers):
+        super().__init__(at=math.inf)
+        self.when, self.numbers = at, numbers
+
+    def forward(self, batch, progress):
+        if self.steps == self.when:
+            for number in self.numbers:
+                signal.raise_signal(number)
+        return super().forward(batch, progress)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+@pytest.mark.parametrize("at", [7, 9])  # 10 is a look
+def test_a_signal_waits_for_its_step_which_is_kept_and_nothing_is_lost(tmp_path, number, kind, at):
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(kind) as caught:
+        start(tmp_path / "ended", method=Signalled(at, number), steps=20)
+    assert type(caught.value) is kind
+    kept = f"the checkpoint of step {at + 1} is kept: the same command goes on from there."
+    assert str(caught.value) == f"Stopped at step {at + 1} of 20; {kept}"
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+    for name in ("ended", "whole"):
+        start(tmp_path / name, method=Breaks(at=math.inf), steps=20)
+    ended, whole = (checkpoint(tmp_path / name / "last.pt") for name in ("ended", "whole"))
+    assert not differences(ended["method"], whole["method"])
+    ended, whole = (read_log(tmp_path / name / "log.jsonl") for name in ("ended", "whole"))
+    assert [(entry["step"], entry["loss"]) for entry in ended] == [(entry["step"], entry["loss"]) for entry in whole]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
+def test_a_second_signal_waits_for_nothing_and_what_others_handle_is_left_to_them(tmp_path):
+    with pytest.raises(Terminated, match="Stopped at step 7 of 20; the checkpoint of step 5 is kept"):
+        start(tmp_path / "twice", method=Signalled(7, signal.SIGINT, signal.SIGTERM), steps=20)
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    try:
+        start(tmp_path / "theirs", method=Signalled(7, signal.SIGTERM), steps=20)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
+    assert checkpoint(tmp_path / "theirs" / "last.pt")["step"] == 20
 
 
 def test_an_interrupt_names_no_checkpoint_that_could_not_be_written(finished, monkeypatch):

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 
+from made_runs import checkpoint
 from mixseg.cli import main as mixseg
 from mixseg.data.prepared import Prepared
 from mixseg.folder import RunFolder
@@ -94,6 +97,27 @@ def test_a_training_goes_on_when_nobody_reads_what_it_prints(made, tmp_path):
     os.close(ours)
     assert process.wait(timeout=120) == 0
     assert RunFolder(tmp_path / "config").finished["steps"] == 40
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such signal")
+def test_a_training_that_is_terminated_says_what_it_keeps(made, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG | {"steps": 100_000, "validate_every": 50}))
+    words = [str(path), "--data", str(made / "arrays"), "--split", str(made / "scans" / "splits.json")]
+    command = [sys.executable, "-m", "mixseg.run", *words, "--out", str(tmp_path), "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            patience = time.monotonic() + 60
+            while not (tmp_path / "config" / "last.pt").exists():
+                assert time.monotonic() < patience, "the training does not get on"
+                time.sleep(0.02)
+            process.terminate()
+            told = process.communicate(timeout=60)[1].splitlines()[-1]
+        finally:
+            process.kill()
+    assert process.returncode == 143
+    kept = checkpoint(tmp_path / "config" / "last.pt")["step"]
+    assert re.fullmatch(rf"Stopped at step \d+ of 100000; the checkpoint of step {kept} is kept: the same .*", told)
 
 
 def test_an_interrupt_is_one_sentence(monkeypatch, tmp_path, capsys):

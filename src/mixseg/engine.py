@@ -21,7 +21,7 @@ from mixseg.checkpoint import Average, State, Writer
 from mixseg.config import Config
 from mixseg.data.batches import Feed
 from mixseg.errors import MixsegError, listed
-from mixseg.hardware import lead
+from mixseg.hardware import end_others, lead
 from mixseg.logbook import Log
 from mixseg.methods import Method
 from mixseg.networks import Network
@@ -29,6 +29,7 @@ from mixseg.networks.idle_biases import drop_idle_biases
 from mixseg.phases import Phases
 from mixseg.progress import Progress
 from mixseg.record import Record
+from mixseg.signals import Interrupts, expendable, terminable
 from mixseg.stepping import PLAIN_FIRST, make_step, recordable
 from mixseg.tracking import make_trackers
 
@@ -64,22 +65,23 @@ def fit(
     model, optimizer = fabric.setup(method, state.optimizer)
     state.average = Average(method, config.average) if config.average else None
     state.resume(folder)
-    if lead(fabric, lambda: state.step) != state.step:
-        raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
-    if state.step > config.steps:
-        raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
+    _refuse_beginning(state, config, folder, fabric)
     phases = phases or Phases()
     phases.go_on_from(state.seconds)
     with (
+        _ending(fabric) as interrupts,
         _writing(state, config.steps, fabric) as writer,
         Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
         ExitStack() as plainly,
     ):
-        pause = _Pause(look, config, folder, fabric, state, bar, writer, phases)
+        pause = _Pause(look, config, folder, fabric, state, bar, writer, phases, interrupts)
         train_on = make_step(model, optimizer, feed, config, fabric)
         compiled = state.step + PLAIN_FIRST + 1 if fabric.device.type == "cuda" else None
         phases.end("start")
         while state.step < config.steps:
+            # Between looks no process knows what the others have recorded.
+            saves = fabric.world_size == 1 and (compiled is None or state.step >= compiled)
+            interrupts.busy = saves  # so that the step they come in is not lost
             try:
                 loss, terms = train_on(state.step)
             except TorchDynamoException as error:  # in the first step, which can be taken again
@@ -91,26 +93,45 @@ def fit(
             state.record.add(loss, terms)
             state.step += 1
             bar.step()
+            interrupts.busy = False
             if state.step == compiled:
                 torch.cuda.synchronize()
                 phases.end("compile")
             looks = state.step % config.looks == 0 or state.step == config.steps
-            # Between looks no process knows what the others have recorded.
-            saves = fabric.world_size == 1 and (compiled is None or state.step > compiled) and pause.due
-            if not looks and not saves:
+            if not looks and not (saves and pause.due):
                 continue
             if fabric.world_size > 1:
                 state.record.take_means(partial(fabric.all_reduce, reduce_op="mean"))  # type: ignore[arg-type]
             _refuse_nan(state.record, feed, state.step, folder, writer)
             phases.end("steps")  # what was launched is done: the host has seen its losses
-            if not looks:
+            if looks:
+                record, state.record = state.record, Record()
+                lead(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
+            else:
                 pause.save()
-                continue
-            record, state.record = state.record, Record()
-            lead(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
+            interrupts.deliver()
         lead(fabric, writer.wait)
     phases.end("checkpoints")
     return state
+
+
+def _refuse_beginning(state: State, config: Config, folder: Path, fabric: Fabric) -> None:
+    if lead(fabric, lambda: state.step) != state.step:
+        raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
+    if state.step > config.steps:
+        raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
+
+
+@contextmanager
+def _ending(fabric: Fabric) -> Iterator[Interrupts]:
+    """Inside, a process that trains alone can let interrupts wait. Of several, the first one ends the others."""
+    interrupts = Interrupts()
+    # The others write nothing; and one that handled a signal while it waits for the first would wait for ever.
+    with (
+        terminable() if fabric.is_global_zero else expendable(),
+        interrupts if fabric.world_size == 1 else nullcontext(),
+    ):
+        yield interrupts
 
 
 @contextmanager
@@ -120,12 +141,14 @@ def _writing(state: State, steps: int, fabric: Fabric) -> Iterator[Writer]:
     try:
         with writer:
             yield writer
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        end_others(fabric)
         if not fabric.is_global_zero:  # the first process alone knows what is written
             raise
         there = f"the checkpoint of step {writer.kept} is kept: the same command goes on from there."
         none = "there is no checkpoint yet: the same command begins anew."
-        raise KeyboardInterrupt(f"Stopped at step {state.step} of {steps}; {there if writer.kept else none}") from None
+        how = type(interrupt)
+        raise how(f"Stopped at step {state.step} of {steps}; {there if writer.kept else none}") from None
 
 
 class _Pause:
@@ -141,9 +164,11 @@ class _Pause:
         bar: Progress,
         writer: Writer,
         phases: Phases,
+        interrupts: Interrupts,
     ) -> None:
         self.look, self.config, self.folder = look, config, folder
         self.fabric, self.state, self.bar, self.writer, self.phases = fabric, state, bar, writer, phases
+        self.interrupts = interrupts
         self.log: Log | None = None
         if fabric.is_global_zero:
             trackers = make_trackers(folder, config, keep_until=state.step)
@@ -154,7 +179,9 @@ class _Pause:
 
     @property
     def due(self) -> bool:
-        """Whether a checkpoint is a minute old, or training without one."""
+        """Whether a checkpoint is a minute old, or training without one; or an interrupt waits for one."""
+        if self.interrupts.waiting is not None:
+            return True
         return time.monotonic() - max(self.began, self.saved) > SECONDS_BETWEEN_CHECKPOINTS
 
     def __call__(self, record: Record, lr: float) -> None:

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Collection, Iterable
 from itertools import islice
 
-BAD_INPUT, INTERRUPTED = 2, 130
-"""Exit codes: something for the user to mend; an interrupt."""
+BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
+"""Exit codes: something for the user to mend; an interrupt; one by SIGTERM."""
 GO_ON = "stopped; run the same command to continue"
 """What an interrupt says that has nothing better to say."""
 
@@ -17,6 +17,10 @@ MANY = 20
 
 class MixsegError(Exception):
     """Something the user can mend. The command line prints it without a traceback and exits with 2."""
+
+
+class Terminated(KeyboardInterrupt):
+    """An interrupt by SIGTERM, which is how schedulers and containers end a process."""
 
 
 def known(what: str, name: str, choices: Iterable[str]) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from mixseg.errors import BAD_INPUT, GO_ON, INTERRUPTED, MixsegError
+from mixseg.errors import BAD_INPUT, GO_ON, INTERRUPTED, TERMINATED, MixsegError, Terminated
 from mixseg.output import unread
+from mixseg.signals import terminable
 
 
 def exit_code(command: Callable[[], int | None], *, debug: bool = False) -> int:
-    """Run ``command``; what the process ends with: 0 done, 2 something for the user to mend, 130 interrupted.
+    """Run ``command``; what the process ends with: 0 done, 2 something for the user to mend, 130 or 143 interrupted.
 
-    What the user can mend is a sentence on standard error, and a traceback with ``debug`` alone.
+    SIGTERM is an interrupt, too. What the user can mend is a sentence on standard error, and with ``debug`` alone a
+    traceback.
     """
-    with unread():
+    with unread(), terminable():
         try:
             return command() or 0
         except (MixsegError, KeyboardInterrupt, OSError) as error:
@@ -27,7 +29,7 @@ def exit_code(command: Callable[[], int | None], *, debug: bool = False) -> int:
 
 def _told(error: MixsegError | KeyboardInterrupt | OSError) -> tuple[int, str]:
     if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, str(error) or GO_ON
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED, str(error) or GO_ON
     if isinstance(error, OSError):
         return BAD_INPUT, f"{error.filename}: {error.strerror}; name another file or folder."
     return BAD_INPUT, str(error)

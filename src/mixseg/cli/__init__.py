@@ -40,7 +40,7 @@ VERBS: dict[str, Verb] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; return the exit code: 0 done, 2 something for the user to mend, 130 interrupted."""
+    """Run one verb; return the exit code: 0 done, 2 something for the user to mend, 130 or 143 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = [word for word in words if word != "--debug"]
     return exit_code(lambda: _call(verb), debug="--debug" in words)

@@ -108,6 +108,7 @@ def test_the_paper_preset_is_the_papers_protocol():
         ({"steps": 0}, ["'steps'", "at least 1"]),
         ({"steps": True}, ["'steps'", "True"]),
         ({"seed": -1}, ["'seed'", "at least 0"]),
+        ({"seed": 2**63}, ["'seed'", "between 0 and 9223372036854775807"]),
         ({"set": 0}, ["'set'", "at least 1"]),
         ({"lr": "fast"}, ["'lr'", "'fast'", "not a number:"]),
         ({"lr": 0}, ["'lr'", "positive"]),

@@ -204,8 +204,8 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "deep": 0, "validate_every": 0, "weight_decay": 0.0}
-BETWEEN = {"ramp": (0, 1), "dropout": (0, 1), "average": (0, 0.999999), "beta2": (0, 0.999999)}
-"""A decay of 1 would keep the random start, or no gradient."""
+BETWEEN = {"seed": (0, 2**63 - 1), "ramp": (0, 1), "dropout": (0, 1), "average": (0, 0.999999), "beta2": (0, 0.999999)}
+"""A decay of 1 would keep the random start, or no gradient; torch takes no larger seed."""
 
 
 def _check(config: Config, where: str) -> None:

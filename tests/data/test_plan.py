@@ -48,6 +48,13 @@ def test_thick_or_few_slices_are_learned_one_by_one(shape, spacing, dims):
     assert why.startswith("Volumes" if dims == 3 else "Slices")
 
 
+def test_pixels_that_are_not_square_are_told_as_they_are():
+    _, why = choose_dims([Extent((12, 40, 40), (6.0, 0.8, 0.8))] * 3)
+    assert "they are 0.8 mm apart and pixels 6 x 0.8 mm wide" in why
+    _, why = choose_dims([Extent((190, 142, 88), (0.625, 0.625, 0.625))] * 3)
+    assert "pixels 0.625 mm wide" in why
+
+
 def test_slices_get_the_median_pixel_and_a_size_that_holds_every_scan():
     chosen = plan(CINE).settings
     assert (chosen["dims"], chosen["spacing"], chosen["long_side"]) == (2, (1.4, 1.4), None)

@@ -71,7 +71,8 @@ def choose_dims(scans: Sequence[Extent]) -> tuple[int, str]:
     if slices < FEW_SLICES:
         return 2, f"Slices are learned one by one: a scan has few of them ({slices})."
     i, j, k = middle_spacing(scans)
-    apart = f"they are {k:.3g} mm apart and pixels {min(i, j):.3g} mm wide"
+    width = f"{i:.3g}" if f"{i:.3g}" == f"{j:.3g}" else f"{i:.3g} x {j:.3g}"
+    apart = f"they are {k:.3g} mm apart and pixels {width} mm wide"
     if k > NEARLY_ISOTROPIC * min(i, j):
         return 2, f"Slices are learned one by one: {apart}, so that one says little about the next."
     return 3, f"Volumes are learned: a scan has {slices} slices, {apart}."

@@ -115,6 +115,26 @@ def test_other_settings_or_another_source_are_refused_not_skipped(copied):
         rounds(copied, 2)
 
 
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_other_steps_are_refused_before_a_round_that_a_later_one_has_learnt_from_is_touched(copied, wanted):
+    def weights():
+        return [(copied / "rounds" / name / "last.pt").read_bytes() for name in ("round-1", "round-2")]
+
+    before = weights()
+    with pytest.raises(MixsegError, match=r"round-1 was trained for 4 steps, not 6, and .*round-2 has learnt from it"):
+        rounds(copied, wanted, settings={"steps": 6})
+    assert weights() == before
+    rounds(copied, 3, settings={"steps": 4, "on_collapse": "stop"})
+    assert weights() == before
+    assert RunFolder(copied / "rounds" / "round-3").finished["steps"] == 4
+
+
+def test_the_last_round_can_be_trained_longer(copied):
+    shutil.rmtree(copied / "rounds" / "round-2")
+    rounds(copied, 1, settings={"steps": 6})
+    assert RunFolder(copied / "rounds" / "round-1").finished["steps"] == 6
+
+
 def test_the_table_has_the_means_of_every_round_that_was_scored_on_the_same_part(made):
     root, (head, *rows), _ = made
     assert head[:5] == ("round", "method", "seed", "scans", "DSC (%)")

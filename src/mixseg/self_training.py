@@ -36,7 +36,8 @@ def self_train(
 ) -> tuple[list[tuple[str, ...]], Path]:
     """Train ``out/round-1``, ``out/round-2``, ...; returns a table of all rounds and the page about them.
 
-    A finished round is left as it is, one that was stopped goes on; more rounds can be asked for later.
+    A finished round is left as it is, one that was stopped goes on; more rounds can be asked for later. More steps
+    train the last round longer, and are refused where a later round has learnt from one of fewer.
 
     Args:
         folder: Scans in any known layout.
@@ -53,11 +54,14 @@ def self_train(
         raise MixsegError(f"--rounds is {rounds}: ask for at least one.")
     if hardware and hardware.nodes > 1:
         raise MixsegError("Rounds are trained on one machine: over several, train each with --method proposals --from.")
-    seed = (settings or {}).get("seed", RunFolder(source).config.seed)
-    runs = [source, *(out / f"round-{number}" for number in range(1, rounds + 1))]
+    settings = settings or {}
+    seed = settings.get("seed", RunFolder(source).config.seed)
+    runs = [source, *(_round(out, number) for number in range(1, rounds + 1))]
+    if "steps" in settings:
+        _refuse_other_steps(out, rounds, settings["steps"])
     for number, (before, run) in enumerate(pairwise(runs), start=1):
         own = {"method": "proposals", "proposals_from": _seen_from(out, before), "seed": seed + SEEDS_APART * number}
-        wanted = {**(settings or {}), **own}
+        wanted = {**settings, **own}
         if _done(RunFolder(run), RunFolder(before), wanted, test=test):
             print(f"round {number} of {rounds}: finished before", flush=True)
             continue
@@ -65,6 +69,21 @@ def self_train(
         with _processes_of_its_own():
             train_folder(folder, run, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
     return write_rounds(runs, out)
+
+
+def _round(out: Path, number: int) -> Path:
+    return out / f"round-{number}"
+
+
+def _refuse_other_steps(out: Path, rounds: int, steps: object) -> None:
+    """Nothing, or one sentence if a round would be trained longer from which the next one has its proposals already."""
+    for number in range(1, rounds + 1):
+        run, later = RunFolder(_round(out, number)), _round(out, number + 1)
+        if run.begun and (later / FILE).exists() and run.config.steps != steps:
+            raise MixsegError(
+                f"{run.path} was trained for {run.config.steps} steps, not {steps}, and {later} has learnt from it: "
+                f"repeat steps={run.config.steps}, or choose another --out."
+            )
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Runs side by side: seeds belong together, tests are paired, and unfair comparisons are said to be unfair."""
 
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from mixseg.cli import main
 from mixseg.errors import MixsegError
 from mixseg.files import read_json, write_json
 from mixseg.report.compare import comparison_rows, write_comparison
-from mixseg.report.contenders import gather
+from mixseg.report.contenders import folder_names, gather
 from mixseg.scores import read_metrics, wilcoxon
 
 ATRIUM = ("background", "atrium")
@@ -54,6 +55,36 @@ def test_runs_that_differ_in_more_than_a_name_can_say_are_told_apart_by_their_fo
     write_run(tmp_path / "large", **more, scans=2, classes=ATRIUM)
     found = gather([tmp_path / "small", tmp_path / "large"])
     assert [each.name for each in found] == ["kl-ent (small)", "kl-ent (large)"]
+
+
+def test_folders_of_one_name_are_told_apart_by_those_above_them(tmp_path):
+    more = {"ramp": 0.3, "width": 20, "temperature": 2.0, "divergence": "alpha-2", "schedule": "constant"}
+    runs = [tmp_path / "A" / "run", tmp_path / "B2" / "run"]
+    for path, changes in zip(runs, ({}, more), strict=True):
+        write_run(path, **changes, scans=2, classes=ATRIUM)
+    assert [each.name for each in gather(runs)] == ["kl-ent (A/run)", "kl-ent (B2/run)"]
+    page = write_comparison(runs, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<td>kl-ent (B2/run), student</td><td>kl-ent (A/run), student</td>" in page
+    assert ">A/run<" in page
+    assert folder_names([tmp_path / "a" / "x" / "run", tmp_path / "b" / "x" / "run"]) == ["a/x/run", "b/x/run"]
+    assert folder_names([tmp_path / "a" / "one", tmp_path / "two"]) == ["one", "two"]
+    assert folder_names([tmp_path, tmp_path / tmp_path.name])[1].endswith(f"{tmp_path.name}/{tmp_path.name}")
+
+
+def test_a_folder_that_is_named_twice_counts_once(runs):
+    assert [len(each.runs) for each in gather([*runs, runs[1], runs[1].parent / "lower" / ".." / "ours-0"])] == [1, 2]
+
+
+def test_a_copy_of_a_run_is_no_second_seed(runs, tmp_path):
+    copy = shutil.copytree(runs[1], tmp_path / "copy")
+    with pytest.raises(MixsegError, match=r"ours-0 and .*copy have the same config, data and seed: .* leave one"):
+        gather([*runs, copy])
+
+
+def test_runs_of_one_seed_on_the_proposals_of_different_runs_are_different_runs(tmp_path):
+    origins = [{"methods": ["kl"], "checkpoint": checkpoint} for checkpoint in ("12", "34")]
+    runs = [write_run_on(tmp_path / each["checkpoint"], proposals=each) for each in origins]
+    assert [len(each.runs) for each in gather(runs)] == [2]
 
 
 def test_runs_that_segment_nothing_in_common_are_not_compared(tmp_path):
@@ -143,9 +174,9 @@ def test_a_run_without_predictions_leaves_its_panels_empty(runs, tmp_path):
 
 
 def test_the_test_set_is_compared_only_where_every_run_opened_it(runs, tmp_path):
-    for seed in (0, 1):
+    for seed in (2, 3):
         write_run(tmp_path / f"open-{seed}", seed=seed, classes=ATRIUM, scans=2, test=True)
-    opened = [tmp_path / "open-0", tmp_path / "open-1"]
+    opened = [tmp_path / "open-2", tmp_path / "open-3"]
     assert comparison_rows(opened)[1][4] == "4"
     assert comparison_rows([runs[1], *opened])[1][4] == "8"
 

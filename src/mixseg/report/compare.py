@@ -10,7 +10,7 @@ import numpy as np
 
 from mixseg.examples import Example
 from mixseg.files import replacing
-from mixseg.report.contenders import Contender, common_part, gather, score_lines, verdict
+from mixseg.report.contenders import Contender, common_part, folder_names, gather, score_lines, verdict
 from mixseg.report.figures import curves
 from mixseg.report.figures.pictures import Strip, gallery
 from mixseg.report.figures.scans import strips
@@ -129,10 +129,11 @@ def _strip(contenders: Sequence[Contender], example: Example, scored: Sequence[d
 
 
 def _folders(contenders: Sequence[Contender]) -> Html:
+    found = [(each.name, run) for each in contenders for run in each.runs]
+    folders = folder_names([run.path for _, run in found])
     lines = [
-        (each.name, run.config.seed, run.config.steps, run.path.name, run.facts.get("commit") or "-")
-        for each in contenders
-        for run in each.runs
+        (name, run.config.seed, run.config.steps, folder, run.facts.get("commit") or "-")
+        for (name, run), folder in zip(found, folders, strict=True)
     ]
     return table(lines, ("method", "seed", "steps", "folder", "commit"))
 

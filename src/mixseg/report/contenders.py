@@ -50,9 +50,9 @@ class Contender:
 
 
 def gather(runs: Sequence[Path]) -> list[Contender]:
-    """The runs as methods, in the given order, seeds together."""
+    """The runs as methods, in the given order, seeds together; a folder that is named twice counts once."""
     groups: dict[str, list[RunFiles]] = {}
-    for path in runs:
+    for path in {path.resolve(): path for path in runs}.values():
         run = RunFiles.read(path)
         if not run.rows:
             raise MixsegError(f"{path} has no scores yet: finish its training first, or leave it out.")
@@ -71,9 +71,11 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
     if not set.intersection(*({row.label for row in run.rows} for run in found)):
         listed = "; ".join(f"{run.path}: {', '.join(run.classes[1:])}" for run in found)
         raise MixsegError(f"The runs have no class in common ({listed}): compare those that segment the same.")
+    for group in groups.values():
+        _refuse_repeated(group)
     names = [_name(settings, settings_of) for settings in settings_of]
     if max(map(len, names)) > LONGEST:
-        folders = [group[0].path.resolve().name for group in groups.values()]
+        folders = folder_names([group[0].path for group in groups.values()])
         names = [f"{of['method']} ({folder})" for of, folder in zip(settings_of, folders, strict=True)]
     return [Contender(name, tuple(group)) for name, group in zip(names, groups.values(), strict=True)]
 
@@ -111,6 +113,27 @@ def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, .
         scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
         lines.append((contender.name, output, str(seeds), *what, *scores))
     return lines
+
+
+def folder_names(paths: Sequence[Path]) -> list[str]:
+    """The names of different folders, each with as many of the folders above it as it takes to tell them all apart."""
+    parts = [path.resolve().parts for path in paths]
+    longest = max(map(len, parts))
+    depth = next((n for n in range(1, longest) if len({each[-n:] for each in parts}) == len(parts)), longest)
+    return [Path(*each[-depth:]).as_posix() for each in parts]
+
+
+def _refuse_repeated(group: Sequence[RunFiles]) -> None:
+    """Nothing, or one sentence if a seed is there twice: a copy has no spread, and a repetition not that of seeds."""
+    seen: dict[str, RunFiles] = {}
+    for run in group:
+        # Runs of one seed that learnt from different proposals are different runs.
+        other = seen.setdefault(json.dumps([run.config.seed, run.facts.get("proposals")], sort_keys=True), run)
+        if other is not run:
+            raise MixsegError(
+                f"{other.path} and {run.path} have the same config, data and seed: they would count as two seeds, and "
+                "the spread would be wrong; leave one of them out."
+            )
 
 
 def _name(settings: dict[str, object], everyone: Sequence[dict[str, object]]) -> str:

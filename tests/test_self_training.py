@@ -175,6 +175,21 @@ def test_seeds_of_one_chain_are_compared_together_and_rounds_apart(made, tmp_pat
     assert second[:3] == ('proposals (proposals_from "lower-bound > proposals")', "network (top)", "1")
 
 
+@pytest.mark.parametrize(
+    ("folder", "sentence"),
+    [
+        ("first", "first is a run, whose report.html would be lost: choose another"),
+        ("scans", r"scans is no run folder .* not empty \(dataset.json\): choose a new or an empty"),
+    ],
+)
+def test_a_folder_of_a_run_or_of_scans_takes_no_rounds(copied, folder, sentence):
+    out = copied / folder
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    with pytest.raises(MixsegError, match=sentence):
+        self_train(copied / "scans", out, source=copied / "first", rounds=1, hardware=CPU)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+
+
 def test_no_rounds_are_one_sentence(made):
     with pytest.raises(MixsegError, match="--rounds is 0"):
         rounds(made[0], 0)

@@ -54,6 +54,7 @@ def self_train(
         raise MixsegError(f"--rounds is {rounds}: ask for at least one.")
     if hardware and hardware.nodes > 1:
         raise MixsegError("Rounds are trained on one machine: over several, train each with --method proposals --from.")
+    _refuse_folder(out)
     settings = settings or {}
     seed = settings.get("seed", RunFolder(source).config.seed)
     runs = [source, *(_round(out, number) for number in range(1, rounds + 1))]
@@ -73,6 +74,14 @@ def self_train(
 
 def _round(out: Path, number: int) -> Path:
     return out / f"round-{number}"
+
+
+def _refuse_folder(out: Path) -> None:
+    """Nothing, or one sentence if ``out`` holds something else than rounds: a run, scans, predictions."""
+    if (out / "config.json").exists():
+        raise MixsegError(f"{out} is a run, whose report.html would be lost: choose another folder as --out.")
+    if not _round(out, 1).exists():
+        RunFolder(out).refuse_foreign()
 
 
 def _refuse_other_steps(out: Path, rounds: int, steps: object) -> None:

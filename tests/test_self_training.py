@@ -190,6 +190,12 @@ def test_a_folder_of_a_run_or_of_scans_takes_no_rounds(copied, folder, sentence)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 
+@pytest.mark.parametrize("settings", [{"method": "kl"}, {"proposals_from": "elsewhere"}])
+def test_what_every_round_has_by_itself_is_not_taken_and_ignored(made, settings):
+    with pytest.raises(MixsegError, match=f"--set {next(iter(settings))} is nothing to choose for a round"):
+        rounds(made[0], 2, settings=settings)
+
+
 def test_no_rounds_are_one_sentence(made):
     with pytest.raises(MixsegError, match="--rounds is 0"):
         rounds(made[0], 0)

@@ -56,6 +56,11 @@ def self_train(
         raise MixsegError("Rounds are trained on one machine: over several, train each with --method proposals --from.")
     _refuse_folder(out)
     settings = settings or {}
+    if given := sorted({"method", "proposals_from"} & set(settings)):
+        raise MixsegError(
+            f"--set {given[0]} is nothing to choose for a round, which learns from proposals of the one before: "
+            "leave it out; --from names the run that proposes first."
+        )
     seed = settings.get("seed", RunFolder(source).config.seed)
     runs = [source, *(_round(out, number) for number in range(1, rounds + 1))]
     if "steps" in settings:

@@ -1,6 +1,7 @@
 """``mixseg experiment`` from the command line, its runs done in this process."""
 
 import json
+import shlex
 import shutil
 
 import pytest
@@ -13,6 +14,8 @@ from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import read_plan
 from mixseg.experiments.planning import Request
 from mixseg.experiments.protocol import find_scans
+from mixseg.experiments.report_missing import command
+from mixseg.experiments.results import read_results
 from mixseg.experiments.worker import execute
 
 FLAGS = ["--preset", "quick", "--sets", "1", "--seeds", "0"]
@@ -157,6 +160,17 @@ def test_a_table_from_one_line_and_a_failed_run_is_told(scans, tmp_path, capsys)
     assert "no longer" in sentence
     assert f"{failed.parent.name}: {sentence}" in printed
     assert done.stat().st_mtime_ns == when
+
+
+def test_the_command_on_the_page_goes_on_with_the_same_runs(scans, tmp_path):
+    words = ["experiment", "main", "--dataset", str(scans), "-o", str(tmp_path), *FLAGS, "--set", "partial=points"]
+    words += ["--set", "batch.full=2", "--methods", "kl", "lower-bound", "--background", "0"]
+    assert main(words) == 0
+    plan, runs = read_plan(tmp_path / "main"), sorted((tmp_path / "runs").iterdir())
+    _, *again = shlex.split(command(read_results(tmp_path / "main")))
+    assert main(again) == 0
+    assert read_plan(tmp_path / "main") == plan
+    assert sorted((tmp_path / "runs").iterdir()) == runs
 
 
 def test_rows_of_a_chain_are_run_in_order_and_labels_are_counted(scans, tmp_path):

@@ -2,16 +2,21 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from found_runs import cell, row, run_of, write_experiment, write_pictures, write_run
 from PIL import Image
 
 from mixseg.cli import main
+from mixseg.data.split import Split
 from mixseg.errors import MixsegError
 from mixseg.experiments import report
 from mixseg.experiments.figures import FIGURES
-from mixseg.experiments.plan import Cell
+from mixseg.experiments.paper import EXPERIMENTS
+from mixseg.experiments.plan import Cell, write_plan
+from mixseg.experiments.planning import Request, make_plan
+from mixseg.experiments.protocol import Scans
 from mixseg.experiments.report_missing import command
 from mixseg.experiments.results import read_results
 from mixseg.experiments.states import record_failure
@@ -89,18 +94,38 @@ def test_the_tables_are_written_in_markdown_and_latex_too(made, page):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"dataset": "phantom", "preset": "quick", "quick": True, "seeds": (0,)}, "--dataset phantom --quick"),
-        ({"test": False}, "--dataset scans --sets 3"),
-        ({"preset": "strong"}, "--dataset scans --preset strong --sets 3 --test"),
+        (
+            {"dataset": "phantom", "preset": "quick", "quick": True, "seeds": (0,), "scans": "out/scans"},
+            "--dataset phantom --quick --methods kl",
+        ),
+        (
+            {"dataset": "phantom", "preset": "quick", "quick": True, "seeds": (0,), "scans": "hearts"},
+            "--dataset hearts --quick --methods kl --test",
+        ),
+        ({"test": False}, "--dataset scans --sets 3 --methods kl"),
+        ({"preset": "strong"}, "--dataset scans --preset strong --sets 3 --methods kl --test"),
         (
             {"seeds": (4,), "split": "my split.json"},
-            "--dataset scans --seeds 4 --sets 3 --split 'my split.json' --test",
+            "--dataset scans --seeds 4 --sets 3 --methods kl --split 'my split.json' --test",
+        ),
+        (
+            {"test": False, "labels": {"unlabelled": 4, "foreground_only": True}},
+            "--dataset scans --sets 3 --methods kl --unlabelled 4 --foreground-only",
         ),
     ],
 )
-def test_the_command_repeats_what_was_asked_for(tmp_path, changes, words):
-    results = read_results(write_experiment(tmp_path, [cell("kl")], **changes))
-    assert command(results) == f"mixseg experiment main {words} --out {tmp_path}"
+def test_the_command_repeats_what_was_asked_for(tmp_path, monkeypatch, changes, words):
+    monkeypatch.chdir(tmp_path)
+    results = read_results(write_experiment(Path("out"), [cell("kl")], **changes))
+    assert command(results) == f"mixseg experiment main {words} --out out"
+
+
+def test_the_command_of_a_table_whose_columns_are_no_settings_names_the_setting(tmp_path):
+    request = Request(seeds=(0,), sets=(5,), preset="quick")
+    scans = Scans("hearts", tmp_path, "phantom", (), {"dims": 2, "partial": "erosion-3x3"})
+    split = Split(tuple(f"p{number}" for number in range(40)))
+    folder = write_plan(tmp_path, make_plan(EXPERIMENTS["glmi-weights"], request, scans, split))
+    assert "--seeds 0 --sets 5 --out" in command(read_results(folder))
 
 
 def test_sets_are_named_only_where_they_are_not_the_experiments_own(tmp_path):

@@ -19,7 +19,7 @@ from mixseg.experiments.grid import Experiment
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan, run_path, write_plan
 from mixseg.experiments.planning import Request, asked_of, make_plan, rows_of
-from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans, layout_of
+from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans, layout_of, made_in
 from mixseg.experiments.runner import Board, see_through
 from mixseg.experiments.states import state_of
 from mixseg.hardware import Hardware
@@ -69,7 +69,7 @@ def conduct(
     with closing(make_executor(on, place)) as executor:
         scans = _on_one_grid(find_scans(dataset, out, flags), request, place)
         split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_splits(scans, request)))
-        plan = make_plan(experiment, request, scans, split)
+        plan = make_plan(experiment, request, scans, split, flags)
         _refuse_other_scans(plan, out)
         plan = _prepare(experiment, plan, out, scans, split)
         folder = write_plan(out, plan)
@@ -99,10 +99,10 @@ def _measure(
     experiment: Experiment, dataset: str, out: Path, request: Request, place: Place, flags: LabelFlags | None
 ) -> Path:
     """An experiment that trains nothing, and of the scans wants to know whether they are volumes."""
-    built_in = Scans(BUILT_IN, out / "scans", BUILT_IN, (), PROTOCOLS[BUILT_IN])
+    built_in = Scans(BUILT_IN, made_in(out), BUILT_IN, (), PROTOCOLS[BUILT_IN])
     scans = built_in if dataset == BUILT_IN else find_scans(dataset, out, flags)
     request = replace(request, preset=request.preset or ("quick" if request.quick else "paper"))
-    plan = make_plan(experiment, request, scans, Split(()))
+    plan = make_plan(experiment, request, scans, Split(()), flags)
     folder = write_plan(out, plan)
     measure_all(folder, preset=plan.preset, settings={"dims": scans.settings["dims"]}, device=place.device)
     return folder

@@ -84,6 +84,8 @@ class Plan:
         measured: Whether its figures are measured (complexity.json beside) and not trained.
         cells: In the order of the table.
         runs: In an order in which each comes after what it needs.
+        settings: Config keys that the user gave for all runs, but the split.
+        labels: What the user said about the ids of label maps: fields of LabelFlags.
     """
 
     experiment: str
@@ -102,6 +104,8 @@ class Plan:
     measured: bool
     cells: tuple[Cell, ...]
     runs: tuple[PlannedRun, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_plan(out: Path, plan: Plan) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mixseg.config import WITHOUT_EFFECT, Config, make_config, to_dict
@@ -15,6 +15,7 @@ from mixseg.errors import MixsegError, known
 from mixseg.experiments.grid import Experiment, Recipe, Row
 from mixseg.experiments.plan import NOT_ENOUGH, Cell, Plan, PlannedRun, in_order
 from mixseg.experiments.protocol import BUILT_IN, Scans, steps_of
+from mixseg.labels import LabelFlags
 from mixseg.methods import METHODS, terms_of
 from mixseg.self_training import SEEDS_APART
 from mixseg.typed_json import merged
@@ -54,7 +55,9 @@ class Request:
         return self.preset or ("quick" if self.quick or dataset == BUILT_IN else "paper")
 
 
-def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Split) -> Plan:
+def make_plan(
+    experiment: Experiment, request: Request, scans: Scans, split: Split, flags: LabelFlags | None = None
+) -> Plan:
     """The cells and runs of ``experiment``; a cell for which there are too few patients says so and has no runs."""
     if request.test and not split.test:
         raise MixsegError(NO_TEST)
@@ -93,6 +96,8 @@ def make_plan(experiment: Experiment, request: Request, scans: Scans, split: Spl
         measured=experiment.measured,
         cells=tuple(cells),
         runs=tuple(in_order(list(made.values()))),
+        settings={key: value for key, value in request.settings.items() if key != "split"},
+        labels={key: value for key, value in asdict(flags or LabelFlags()).items() if value not in (None, False)},
     )
 
 

@@ -63,7 +63,7 @@ class Scans:
 def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scans:
     """The scans that ``--dataset`` names: ``phantom`` is made in ``out/scans``, anything else is a folder."""
     if dataset == BUILT_IN:
-        folder = out / "scans"
+        folder = made_in(out)
         if not (folder / MARKER).exists():
             with replacing_folder(folder, marker=MARKER, is_there=(folder / MARKER).exists) as new:
                 phantom.write(new, patients=TRAIN + VAL + TEST, val=VAL, test=TEST, size=SIZE)
@@ -76,6 +76,11 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
     drawn = any(case.kind == "partial" for case in cases)
     settings = {"dims": dims, "partial": "drawn" if drawn else MADE_FROM_MASKS[dims]}
     return Scans(folder.resolve().name, folder, layout, cases, settings, as_labelled=drawn)
+
+
+def made_in(out: Path) -> Path:
+    """Where the built-in scans of the experiments in ``out`` are made."""
+    return out / "scans"
 
 
 def layout_of(dataset: str) -> str:

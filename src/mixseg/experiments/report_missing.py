@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from mixseg.experiments.figures import FIGURES
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.planning import QUICK_SEED, QUICK_SET, SEEDS, Request
-from mixseg.experiments.protocol import BUILT_IN
+from mixseg.experiments.protocol import BUILT_IN, made_in
 from mixseg.experiments.results import Results
 from mixseg.report.page import Html, bullets, escaped, joined, paragraph, preformatted, table
 
 
 def command(results: Results, experiment: str | None = None) -> str:
-    """The line that runs this experiment, or goes on with it; or another one in the same folder, on the same scans.
-
-    Config keys that were given with ``--set`` are in the configs of the runs, not in the plan, and so not in here.
-    """
-    plan = results.plan
-    built_in = plan.dataset == BUILT_IN
+    """The line that runs this experiment, or goes on with it; or another one in the same folder, on the same scans."""
+    plan, out = results.plan, results.folder.parent
+    # A folder that `mixseg simulate` wrote is of the same kind, but not made here.
+    built_in = plan.dataset == BUILT_IN and Path(plan.scans).resolve() == made_in(out).resolve()
     words = ["mixseg", "experiment", experiment or plan.experiment]
     words += ["--dataset", BUILT_IN if built_in else plan.scans]
     words += ["--quick"] if plan.quick else []
@@ -27,18 +27,33 @@ def command(results: Results, experiment: str | None = None) -> str:
         words += ["--preset", plan.preset]
     if plan.seeds != ((QUICK_SEED,) if plan.quick else SEEDS):
         words += ["--seeds", *map(str, plan.seeds)]
-    words += ["--sets", *map(str, _other_sets(results))] if experiment is None and _other_sets(results) else []
+    if experiment is None:
+        words += ["--sets", *map(str, sets)] if (sets := _other_sets(results)) else []
+        words += ["--methods", *rows] if (rows := _some_rows(results)) else []
+    for key, value in plan.settings.items():
+        words += ["--set", f"{key}={json.dumps(value)}"]
     words += ["--split", plan.split] if plan.split else []
     words += ["--test"] if plan.test and not built_in else []
-    return shlex.join([*words, "--out", str(results.folder.parent)])
+    for key, value in plan.labels.items():
+        words += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join([*words, "--out", str(out)])
 
 
 def _other_sets(results: Results) -> list[int]:
     """The N of Set-N, where they are not those that the experiment has by itself."""
-    found = [int(column.removeprefix("set-")) for column in results.columns if column.startswith("set-")]
+    columns = [int(column.removeprefix("set-")) for column in results.columns if column.startswith("set-")]
+    # Where columns are no settings, the runs know theirs.
+    found = list(dict.fromkeys([*columns, *(n for run in results.plan.runs if (n := run.settings.get("set")))]))
     known = EXPERIMENTS.get(results.plan.experiment)
     usual = [QUICK_SET] if results.plan.quick else list(known.sets) if known else found
     return [] if found == usual else found
+
+
+def _some_rows(results: Results) -> list[str]:
+    """The labels of the rows, where they are not all that the experiment has."""
+    found = list(dict.fromkeys(cell.row for cell in results.plan.cells))
+    known = EXPERIMENTS.get(results.plan.experiment)
+    return found if known and {row.label for row in known.rows} - set(found) else []
 
 
 def missing_runs(results: Results) -> Html:

@@ -214,6 +214,19 @@ def test_qualitative_rows_show_image_truth_and_the_answer_of_each_method_with_th
     assert np.array_equal(shown, whole[corner : corner + len(shown), corner : corner + len(shown)])
 
 
+def test_every_method_is_shown_in_as_many_figures_as_it_takes(tmp_path):
+    cells = [cell(f"row {number}") for number in range(11)]
+    folder = write_experiment(tmp_path, cells)
+    for each in cells:
+        write_run(run_of(tmp_path, each), {"top": {"a": 0.5}}, method="single")
+        write_pictures(run_of(tmp_path, each), {"top": {"a": 6}})
+    first, second = FIGURES["qualitative"].draw(read_results(folder))
+    assert (first.name, second.name) == ("qualitative-set-3", "qualitative-set-3-2")
+    assert (first.title[-8:], second.title[-8:]) == ("(1 of 2)", "(2 of 2)")
+    shown = [*titles(first.figure, 7)[2:], *titles(second.figure, 8)[2:]]
+    assert [title.replace("\n", " ") for title in shown] == [each.row for each in cells]
+
+
 def extent(axes):
     """Largest distance of the coloured outline of a panel, in pixels: how large a disc it draws."""
     path = axes.collections[-1].get_paths()[0].vertices

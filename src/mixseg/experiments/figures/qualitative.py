@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from mixseg.experiments.figures.drawn import Drawn, by_row, setting
 from mixseg.experiments.figures.scans import CHOSEN, rows_of_methods
 from mixseg.experiments.results import Results
@@ -9,22 +11,27 @@ from mixseg.experiments.tables import row_name
 from mixseg.report.figures.pictures import gallery
 
 MOST = 9
-"""Methods beside each other; with more of them the panels are too small to judge a border."""
+"""Methods beside each other: with more of them the panels are too small to judge a border, so they fill several figures."""
 WIDEST = 13.0
 """Inches."""
 
 
 def draw(results: Results) -> list[Drawn]:
-    """One figure for each setting with at least two methods."""
+    """A figure, or as many as it takes, for each setting with at least two methods."""
     drawn = []
     for column, filled in results.columns.items():
-        rows = list(by_row(filled).items())[:MOST]
-        named = {row_name(results.plan, row): each for row, each in rows}
-        strips = rows_of_methods(named, results.part) if len(named) > 1 else []
-        figure = gallery(strips, next(iter(named.values())).runs[0].classes, widest=WIDEST) if strips else None
-        if figure is not None:
-            title = f"What each method marks, {setting(results, column)}"
-            drawn.append(Drawn(f"qualitative-{column}", title, figure, CAPTION))
+        rows = list(by_row(filled).items())
+        parts = math.ceil(len(rows) / MOST) if len(rows) > 1 else 0
+        for part in range(parts):
+            # As many methods in each, give or take one.
+            shown = rows[part * len(rows) // parts : (part + 1) * len(rows) // parts]
+            strips = rows_of_methods({row_name(results.plan, row): each for row, each in shown}, results.part)
+            figure = gallery(strips, shown[0][1].runs[0].classes, widest=WIDEST)
+            if figure is not None:
+                title = f"What each method marks, {setting(results, column)}"
+                title += f" ({part + 1} of {parts})" if parts > 1 else ""
+                name = f"qualitative-{column}" + (f"-{part + 1}" if part else "")
+                drawn.append(Drawn(name, title, figure, CAPTION))
     return drawn
 
 

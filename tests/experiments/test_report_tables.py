@@ -200,6 +200,10 @@ def test_latex_is_balanced_and_every_line_has_as_many_cells_as_there_are_columns
     assert [len(re.findall(r"(?<!\\)&", line)) for line in lines] == [columns - 1] * 3
 
 
+def test_latex_labels_hold_letters_digits_and_hyphens_alone(odd):
+    assert r"\label{tab:heart-50-b-main-tests}" in latex(odd, "heart 50%&#_b-main-tests")
+
+
 def test_latex_sets_values_in_mathematical_type_and_words_as_they_are(main):
     text = latex(score_table(read_results(main)), "x")
     assert r"$65.00 \pm 7.07$ {\scriptsize $(-21.94)$}" in text

@@ -32,7 +32,7 @@ def latex(table: Table, label: str) -> str:
             r"\begin{table*}[t]",
             r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
             rf"\caption{{{escape(table.title)}. {escape(table.reading)}}}",
-            rf"\label{{tab:{label}}}",
+            rf"\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', label).strip('-')}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             f"{' & '.join(map(escape, table.head))} \\\\",

@@ -191,6 +191,8 @@ def test_minus_one_is_unlabelled(dtype):
         ({"image": np.zeros((4, 4)), "partial": np.full((4, 4), 0.5)}, "s: partial labels hold values"),
         ({"image": np.zeros((4, 4)), "full": np.full((4, 4), 300)}, "s: full labels hold values"),
         ({"image": np.zeros((4, 4)), "full": np.full((4, 4), np.nan)}, "s: full labels hold values"),
+        ({"image": np.zeros((4, 4)), "full": np.eye(4) - 1}, "s: full .* 75.00% of these are 255 or -1.* partial="),
+        ({"image": np.zeros((4, 4)), "full": np.eye(4) * 255}, "s: full .* 25.00% of these are 255 or -1.* partial="),
         ({"image": np.full((4, 4), np.inf)}, "s: the image holds nan or inf"),
         ({"image": np.zeros((4, 4)), "spacing": 1.5}, "s: spacing is the voxel size along I, J, K, .* not 1.5"),
         ({"image": np.zeros((4, 4)), "spacing": (1, 1)}, "s: spacing"),

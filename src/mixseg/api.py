@@ -119,6 +119,11 @@ def _scan(
     images, low, high = zip(*channels, strict=True)
     shape = images[0].shape
     labels = [_labels(given, shape, f"{name}: {what}") for given, what in ((full, "full"), (partial, "partial"))]
+    if labels[0] is not None and (unlabelled := np.mean(labels[0] == IGNORE)):
+        raise MixsegError(
+            f"{name}: full labels have a class for every voxel, and {unlabelled:.2%} of these are {IGNORE} or -1, "
+            "unlabelled: give them as partial=."
+        )
     native = Native(np.ascontiguousarray(np.stack(images)), low, high, *labels)
     return ArrayScan(name, native, None if spacing is None else _spacing(spacing, name))
 
@@ -284,7 +289,7 @@ def _spacing(given: Sequence[float], name: str) -> tuple[float, float, float]:
 
 
 def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Labels | None:
-    """Class indices and IGNORE, from whole numbers of any dtype."""
+    """Class indices, and IGNORE in partial labels, from whole numbers of any dtype."""
     if given is None:
         return None
     array = np.asarray(given)
@@ -298,7 +303,8 @@ def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Label
         labels = array.astype(np.uint8) if array.dtype.kind in "biuf" else None
     if labels is None or not np.array_equal(labels, array):
         raise MixsegError(
-            f"{what} labels hold values that are no class index: use whole numbers from 0 to 254, or 255."
+            f"{what} labels hold values that are no class index: use whole numbers from 0 to 254, and in partial "
+            f"labels {IGNORE} or -1 where nothing is labelled."
         )
     return np.ascontiguousarray(labels)
 

@@ -127,6 +127,13 @@ def test_the_same_call_again_trains_nothing(trained):
     assert again.classes == CLASSES
 
 
+def test_scans_and_classes_may_come_from_generators(trained):
+    finished = (trained.run / "finished.json").stat().st_mtime_ns
+    made = {"val": (each for each in validation()), "classes": (name for name in CLASSES)}
+    mixseg.train((each for each in scans()), **made, out=trained.run, steps=6, **TINY)
+    assert (trained.run / "finished.json").stat().st_mtime_ns == finished, "they are the same as in lists"
+
+
 def test_other_scans_need_another_folder(trained):
     with pytest.raises(MixsegError, match="other data"):
         mixseg.train(scans(5), val=validation(), classes=CLASSES, out=trained.run, steps=6, **TINY)
@@ -194,6 +201,9 @@ def test_minus_one_is_unlabelled(dtype):
         ({"image": np.zeros((4, 4)), "full": np.eye(4) - 1}, "s: full .* 75.00% of these are 255 or -1.* partial="),
         ({"image": np.zeros((4, 4)), "full": np.eye(4) * 255}, "s: full .* 25.00% of these are 255 or -1.* partial="),
         ({"image": np.full((4, 4), np.inf)}, "s: the image holds nan or inf"),
+        ({"image": [[1, 2], [3]]}, "s: the image: rows of different lengths make no array"),
+        ({"image": np.zeros((4, 4)), "full": [[1, 2], [3]]}, "s: full labels: rows of diff"),
+        ({"image": np.zeros((4, 4)), "spacing": [1, [1, 1], 1]}, "s: spacing: rows of diff"),
         ({"image": np.zeros((4, 4)), "spacing": 1.5}, "s: spacing is the voxel size along I, J, K, .* not 1.5"),
         ({"image": np.zeros((4, 4)), "spacing": (1, 1)}, "s: spacing"),
         ({"image": np.zeros((4, 4)), "spacing": (1, 1, 0)}, "s: spacing"),
@@ -221,12 +231,27 @@ def test_a_spacing_may_be_an_array():
     assert made.spacing == made.header.spacing == (1.4, 1.4, 8.0)
 
 
-def test_an_array_is_no_scan_and_a_text_no_list_of_classes(tmp_path):
-    image, _ = blob(0)
-    with pytest.raises(MixsegError, match=r"made by mixseg\.scan.*ndarray"):
-        mixseg.train([image], classes=CLASSES, out=tmp_path / "run", **TINY)
-    with pytest.raises(MixsegError, match="classes is the text 'background'"):
-        mixseg.train(scans(), classes="background", out=tmp_path / "run", **TINY)
+@pytest.mark.parametrize(
+    ("slip", "sentence"),
+    [
+        ({"scans": [blob(0)[0]]}, r"made by mixseg\.scan.*ndarray"),
+        ({"scans": blob(0)[0]}, r"made by mixseg\.scan.*ndarray"),
+        ({"scans": scans(1)[0]}, r"scans is a list of scans, .* not .*ArrayScan"),
+        ({"val": scans(1)[0]}, r"val is a list of scans, .* not .*ArrayScan"),
+        ({"test": None}, r"test is a list of scans, .* not .*NoneType"),
+        ({"classes": "background"}, "classes is 'background': give a list of names"),
+        ({"classes": [0, 1]}, r"classes is \[0, 1\]: give a list of names"),
+        ({"classes": 2}, "classes is 2: give a list of names"),
+        ({"classes": ()}, r"classes is \(\): give a list of names"),
+        ({"classes": ("background", "blob", "blob")}, "Two classes are called blob: rename one"),
+        ({"split": "splits.json"}, "by the caller, as scans, val and test: leave the key split out"),
+        ({"fold": 0}, "leave the key fold out"),
+    ],
+)
+def test_what_cannot_be_trained_with_is_told_in_a_sentence(tmp_path, slip, sentence):
+    with pytest.raises(MixsegError, match=sentence):
+        mixseg.train(**{"scans": scans(), "classes": CLASSES, "out": tmp_path / "run", **TINY, **slip})
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_misspelt_device_is_told(trained):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -130,12 +130,12 @@ def _scan(
 
 @torch_as_it_was()
 def train(
-    scans: Sequence[ArrayScan],
+    scans: Iterable[ArrayScan],
     *,
-    classes: Sequence[str],
+    classes: Iterable[str],
     out: Path | str,
-    val: Sequence[ArrayScan] = (),
-    test: Sequence[ArrayScan] = (),
+    val: Iterable[ArrayScan] = (),
+    test: Iterable[ArrayScan] = (),
     device: Device = "auto",
     **settings: Any,  # noqa: ANN401 - config keys, each with its own type
 ) -> Model:
@@ -151,20 +151,21 @@ def train(
         settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``; what is not
             given is planned from the scans and the memory, as ``mixseg train`` does.
     """
+    scans, val, test = _listed(scans, "scans"), _listed(val, "val"), _listed(test, "test")
     if not scans:
         raise MixsegError("There is no scan to train on: give at least one with a full mask.")
-    if isinstance(classes, str):
-        raise MixsegError(f"classes is the text {classes!r}: give a list of names, the background first.")
+    classes = _class_names(classes)
+    for key in ("split", "fold"):
+        if key in settings:
+            raise MixsegError(f"Arrays are split by the caller, as scans, val and test: leave the key {key} out.")
     out, hardware = Path(out), Hardware(device)
     everyone = [*scans, *val, *test]
     for each in everyone:
-        if not isinstance(each, ArrayScan):
-            raise MixsegError(f"A scan to train with is made by mixseg.scan(name, image, ...): this is {type(each)}.")
         _check_classes(each, classes)
     config, plan = planned([each.extent for each in everyone], settings, out, hardware)
     if config.clip is not None:
         raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
-    prepared = _prepare(everyone, tuple(classes), out.parent / ".prepared", prepare_options(config))
+    prepared = _prepare(everyone, classes, out.parent / ".prepared", prepare_options(config))
     for sentence in prepared.losses():
         print(sentence, flush=True)
     split = Split(*(tuple(each.name for each in part) for part in (scans, val, test)))
@@ -246,6 +247,26 @@ class Model:
         return bare_scan(given.header, given.native, replace(prepare_options(self.config), target=None))
 
 
+def _listed(given: Iterable[ArrayScan], what: str) -> list[ArrayScan]:
+    """The scans of one part, from a list or a generator."""
+    if not isinstance(given, Iterable):
+        raise MixsegError(f"{what} is a list of scans, each made by mixseg.scan(name, image, ...), not {type(given)}.")
+    found = list(given)
+    for each in found:
+        if not isinstance(each, ArrayScan):
+            raise MixsegError(f"A scan to train with is made by mixseg.scan(name, image, ...): this is {type(each)}.")
+    return found
+
+
+def _class_names(given: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise MixsegError(f"classes is {given!r}: give a list of names, the background first.")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise MixsegError(f"Two classes are called {twice[0]}: rename one.")
+    return names
+
+
 def _prepare(scans: Sequence[ArrayScan], classes: tuple[str, ...], beside: Path, options: PrepareOptions) -> Prepared:
     """The scans as a prepared folder, made once, so that a run on arrays is a run like any other."""
     headers = [
@@ -262,9 +283,16 @@ def _native(given: ArrayScan) -> Native:
     return given.native
 
 
+def _array(given: ArrayLike, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(given)
+    except ValueError as error:  # of lists alone
+        raise MixsegError(f"{what}: rows of different lengths make no array, give all of them one length.") from error
+
+
 def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
     """The channels of an image, each ``(I, J, K)``."""
-    array = np.asarray(image)
+    array = _array(image, f"{name}: the image")
     if array.ndim == 2:
         array = array[..., None]
     if array.ndim == 3:
@@ -281,7 +309,7 @@ def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
 
 def _spacing(given: Sequence[float], name: str) -> tuple[float, float, float]:
     """The voxel size in mm along I, J, K, from any three numbers above 0."""
-    sizes = np.asarray(given)
+    sizes = _array(given, f"{name}: spacing")
     if sizes.shape != (3,) or sizes.dtype.kind not in "iuf" or not (np.isfinite(sizes) & (sizes > 0)).all():
         raise MixsegError(f"{name}: spacing is the voxel size along I, J, K, three numbers of mm above 0, not {given}.")
     i, j, k = sizes.tolist()
@@ -292,7 +320,7 @@ def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Label
     """Class indices, and IGNORE in partial labels, from whole numbers of any dtype."""
     if given is None:
         return None
-    array = np.asarray(given)
+    array = _array(given, f"{what} labels")
     if array.ndim == 2:
         array = array[..., None]
     if array.shape != shape:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -246,6 +247,18 @@ def test_simulate_takes_train_patients_in_the_order_of_a_split(tmp_path):
     kinds = {case.patient: case.kind for case in load(Path("made"))}
     assert kinds == {"patient001": "bare", "patient010": "full"}
     assert Path("made", "splits.json").is_file()
+
+
+def test_commands_that_are_printed_and_kept_can_be_pasted(monkeypatch, capsys):
+    phantom = ["--phantom", "heart", "--patients", "3", "--val", "1", "--test", "1", "--size", "16"]
+    assert main(["simulate", "my scans", *phantom, "--keep-full", "all"]) == 0
+    assert "Look at it: mixseg inspect 'my scans'\n" in capsys.readouterr().out
+    small = [word for each in ("steps=2", "size=[16,16]", "width=2", "depth=2") for word in ("--set", each)]
+    words = ["train", "my scans", "--out", "a run", "--preset", "quick", "-device", "cpu", *small]
+    monkeypatch.setattr(sys, "argv", ["mixseg", *words])
+    assert main(words) == 0
+    assert capsys.readouterr().out.endswith("Finished: a run\nA page about it: mixseg report 'a run'\n")
+    assert shlex.split(json.loads(Path("a run/environment.json").read_text())["command"]) == ["mixseg", *words]
 
 
 def test_simulate_takes_the_split_beside_the_source_and_says_so(capsys):

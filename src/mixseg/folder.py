@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
@@ -143,7 +144,7 @@ def environment(device: torch.device, data: str) -> dict[str, Any]:
         "device": f"{device.type}: {name}",
         "threads": torch.get_num_threads(),
         "commit": _commit(),
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.argv),
         "data": data,
     }
 

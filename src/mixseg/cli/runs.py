@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -98,7 +99,8 @@ def train(
     run = train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
     _print_scores(run)
     done = f"{out} is finished already; more steps (--set steps=N) train it longer."
-    print(f"{done if run.finished == before else f'Finished: {out}'}\nA page about it: mixseg report {out}")
+    print(done if run.finished == before else f"Finished: {out}")
+    print("A page about it:", shlex.join(["mixseg", "report", str(out)]))
 
 
 def _print_scores(run: RunFolder) -> None:

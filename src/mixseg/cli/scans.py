@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -124,7 +125,7 @@ def simulate(
     elif source is not None:
         cases = _load(source, dataset, labels)
         write(cases, out, recipe, split=_split_of(source, cases, split, dataset))
-    print(f"Written: {out}\nLook at it: mixseg inspect {out}")
+    print(f"Written: {out}\nLook at it:", shlex.join(["mixseg", "inspect", str(out)]))
 
 
 def prepare(

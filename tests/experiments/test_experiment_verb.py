@@ -95,6 +95,16 @@ def test_a_misspelt_method_is_one_sentence_before_scans_are_made(capsys, tmp_pat
         (("--split", "nowhere.json"), "nowhere.json does not exist"),
         (("--device", "mps"), "torch sees no mps device here"),
         (("--dataset", "nowhere"), "nowhere is no folder here"),
+        (("--seeds",), "--seeds has no value: give at least one, or leave --seeds out."),
+        (("--sets",), "--sets has no value"),
+        (("--methods",), "--methods has no value"),
+        (("--slurm", "partition=gpu"), "--slurm says nothing to --on local: add --on slurm, or leave --slurm out."),
+        (("--on", "ray", "--slurm", "partition=gpu"), "--slurm says nothing to --on ray"),
+        (("--ray-address", "auto"), "--ray-address says nothing to --on local: add --on ray, or leave it out."),
+        (
+            ("--on", "slurm", "--slurm", "partition"),
+            "--slurm partition is no setting: write key=value, such as --slurm partition=gpu.",
+        ),
     ],
 )
 def test_what_suits_no_scans_is_told_before_any_are_made(capsys, tmp_path, monkeypatch, words, said):
@@ -117,6 +127,12 @@ def test_a_place_that_is_not_there_is_told_before_scans_are_made(tmp_path, monke
 def test_a_preset_of_measurements_is_checked_too(capsys, tmp_path):
     assert main(["experiment", "complexity", "--out", str(tmp_path / "out"), "--preset", "papr"]) == 2
     assert capsys.readouterr().err == "Unknown preset 'papr': did you mean 'paper'?\n"
+
+
+def test_measurements_have_no_test_scans(capsys, tmp_path):
+    assert main(["experiment", "complexity", "--out", str(tmp_path / "out"), "--test"]) == 2
+    assert "The experiment complexity trains nothing and scores no scans: leave --test out." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -47,6 +47,13 @@ def test_a_name_stands_for_one_config_and_a_config_for_one_name(request_):
             assert by_name.setdefault((run.name, "written"), written) == written
 
 
+def test_sets_and_seeds_that_are_named_twice_count_once():
+    plan = plan_of("main", Request(sets=(5, 3, 5), seeds=(1, 0, 1)))
+    assert plan == plan_of("main", Request(sets=(5, 3), seeds=(1, 0)))
+    # One setting is enough where columns are none, however often it is named.
+    assert plan_of("glmi-weights", Request(sets=(3, 3))) == plan_of("glmi-weights")
+
+
 def test_experiments_share_the_runs_that_they_have_in_common():
     main = {run.name for run in plan_of("main").runs}
     for name in (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 Numbers = Annotated[tuple[int, ...] | None, conf.arg(metavar="N [N ...]", help_behavior_hint="")]
-Names = Annotated[tuple[str, ...], conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")]
+Names = Annotated[tuple[str, ...] | None, conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PartFlags:
     quick: bool = False
     seeds: Numbers = None
     sets: Numbers = None
-    methods: Names = ()
+    methods: Names = None
     preset: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="")] = None
     settings: Annotated[Settings, conf.arg(name="set", metavar="KEY=VALUE")] = ()
     split: File = None
@@ -49,10 +49,13 @@ class PartFlags:
         from mixseg.cli.settings import parse
         from mixseg.experiments.planning import Request
 
+        for flag, values in (("--seeds", self.seeds), ("--sets", self.sets), ("--methods", self.methods)):
+            if values == ():
+                raise MixsegError(f"{flag} has no value: give at least one, or leave {flag} out.")
         settings = parse(self.settings)
         if self.split is not None:
             settings["split"] = str(self.split.resolve())
-        return Request(self.quick, self.preset, self.seeds, self.sets, self.methods, settings, self.test)
+        return Request(self.quick, self.preset, self.seeds, self.sets, self.methods or (), settings, self.test)
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class PlaceFlags:
             SLURM would get, on this machine.
         workers: Runs at once, in place of what the place suggests.
         device: auto takes the GPU if there is one.
-        ray_address: Of a Ray cluster to join; if not given, Ray is started here.
-        slurm: One option of sbatch as key=value, such as partition=gpu; may be repeated.
+        ray_address: With --on ray, of a cluster to join; if not given, Ray is started here.
+        slurm: With --on slurm, one option of sbatch as key=value, such as partition=gpu; may be repeated.
     """
 
     on: Literal["local", "ray", "slurm", "submitit-local"] = "local"
@@ -81,7 +84,13 @@ class PlaceFlags:
 
         if self.workers is not None and self.workers < 1:
             raise MixsegError(f"--workers is {self.workers}: give at least one.")
-        return Place(out.resolve(), self.device, self.workers, self.ray_address, parse(self.slurm))
+        # submitit-local tries what SLURM would get, whatever its options.
+        if self.slurm and self.on not in ("slurm", "submitit-local"):
+            raise MixsegError(f"--slurm says nothing to --on {self.on}: add --on slurm, or leave --slurm out.")
+        if self.ray_address and self.on != "ray":
+            raise MixsegError(f"--ray-address says nothing to --on {self.on}: add --on ray, or leave it out.")
+        slurm = parse(self.slurm, "--slurm", such_as="partition=gpu")
+        return Place(out.resolve(), self.device, self.workers, self.ray_address, slurm)
 
 
 Part = Annotated[PartFlags, conf.OmitArgPrefixes, conf.arg(help="Which part of it, and how its runs are trained.")]

@@ -12,13 +12,19 @@ from mixseg.errors import MixsegError
 from mixseg.typed_json import merged
 
 
-def parse(assignments: Iterable[str]) -> dict[str, Any]:
-    """``["batch.full=4", "lr=1e-3"]`` -> ``{"batch": {"full": 4}, "lr": 0.001}``; what is not JSON is text."""
+def parse(assignments: Iterable[str], flag: str = "--set", *, such_as: str = "batch.full=4") -> dict[str, Any]:
+    """``["batch.full=4", "lr=1e-3"]`` -> ``{"batch": {"full": 4}, "lr": 0.001}``; what is not JSON is text.
+
+    Args:
+        assignments: What was given.
+        flag: With which flag.
+        such_as: An example for who gave something else.
+    """
     settings: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not all(key.split(".")):
-            raise MixsegError(f"--set {assignment} is no setting: write key=value, such as --set batch.full=4.")
+            raise MixsegError(f"{flag} {assignment} is no setting: write key=value, such as {flag} {such_as}.")
         settings = merged(settings, _nested(key.split("."), _value(text)))
     return settings
 

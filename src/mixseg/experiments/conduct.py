@@ -79,6 +79,8 @@ def conduct(
 def _refuse_early(experiment: Experiment, dataset: str, out: Path, request: Request, device: Device) -> None:
     """Nothing, or one sentence about options that suit no scans, before any are made or read."""
     rows = rows_of(experiment, request)
+    if experiment.measured and request.test:
+        raise MixsegError(f"The experiment {experiment.name} trains nothing and scores no scans: leave --test out.")
     if request.preset is not None:
         known("preset", request.preset, PRESETS)
     for key, flag in FLAGS.items():

@@ -62,7 +62,7 @@ def make_plan(
     if request.test and not split.test:
         raise MixsegError(NO_TEST)
     preset = request.preset_for(scans.dataset)
-    seeds = request.seeds or ((QUICK_SEED,) if request.quick else SEEDS)
+    seeds = tuple(dict.fromkeys(request.seeds or ((QUICK_SEED,) if request.quick else SEEDS)))
     made: dict[str, PlannedRun] = {}
     cells = []
     for row, n in _rows_and_sets(experiment, request, scans):
@@ -89,7 +89,7 @@ def make_plan(
         quick=request.quick,
         test=request.test or scans.dataset == BUILT_IN,
         split=str(request.settings.get("split", "")),
-        seeds=tuple(seeds),
+        seeds=seeds,
         varies=experiment.varies,
         columns=experiment.columns,
         axis=experiment.axis,
@@ -112,7 +112,8 @@ def rows_of(experiment: Experiment, request: Request) -> list[Row]:
 def _rows_and_sets(experiment: Experiment, request: Request, scans: Scans) -> list[tuple[Row, int | None]]:
     """Every row at every setting, in the order of the table."""
     rows = rows_of(experiment, request)
-    sets: Sequence[int | None] = request.sets or ((QUICK_SET,) if request.quick else experiment.sets)
+    asked = request.sets or ((QUICK_SET,) if request.quick else experiment.sets)
+    sets: Sequence[int | None] = tuple(dict.fromkeys(asked))
     if scans.as_labelled and request.sets is None:
         sets = (None,)
     if len(sets) > 1 and any(row.column for row in rows):

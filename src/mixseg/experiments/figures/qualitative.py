@@ -11,7 +11,7 @@ from mixseg.experiments.tables import row_name
 from mixseg.report.figures.pictures import gallery
 
 MOST = 9
-"""Methods beside each other: with more of them the panels are too small to judge a border, so they fill several figures."""
+"""Methods beside each other: more of them fill several figures, because smaller panels show no border."""
 WIDEST = 13.0
 """Inches."""
 

@@ -29,7 +29,7 @@ NAMES = {
     "generators": (GENERATORS, "erosion-3x3 erosion-10x10 scribbles scribbles-border points boxes slices"),
     "datasets": (DATASETS, "acdc la nnunet h5 png phantom"),
     "networks": (NETWORKS, "unet vnet"),
-    "augmentations": (AUGMENTATIONS, "none paper-3d strong"),
+    "augmentations": (AUGMENTATIONS, "none paper-3d strong any-contrast"),
     "presets": (PRESETS, "paper strong quick"),
 }
 

@@ -86,7 +86,7 @@ class Config:
         weight_decay: Of the optimiser.
         beta2: How long adam and adamw remember the size of gradients: the larger, the longer.
         schedule: "constant", "drops" (a tenth at 5/12 and at 10/12 of training), "poly" or "cosine".
-        augment: "none", "paper-3d" or "strong".
+        augment: "none", "paper-3d", "strong", or "any-contrast": strong, and bright may become dark.
         average: Decay of a moving average of the weights, used for validation and prediction; 0 is off.
         largest: Numbers of the classes (the first structure is 1) of which a prediction keeps the largest connected
             piece alone; None: those that are one piece in every full mask of the training scans.
@@ -143,7 +143,7 @@ class Config:
     weight_decay: float = 0.0
     beta2: float = 0.999
     schedule: Literal["constant", "drops", "poly", "cosine"] = "constant"
-    augment: Literal["none", "paper-3d", "strong"] = "none"
+    augment: Literal["none", "paper-3d", "strong", "any-contrast"] = "none"
     average: float = 0.0
     largest: tuple[int, ...] | None = ()
     precision: Literal["auto", "fp64", "fp32", "tf32", "bf16"] = "auto"

@@ -279,6 +279,18 @@ def test_contrast_brightness_and_noise_have_their_stated_units():
     )
 
 
+def test_an_inversion_mirrors_grey_values_about_the_mean_of_as_many_images_as_asked_for():
+    image = torch.rand((400, 2, 6, 6), generator=generator(), dtype=torch.float64)
+    mirrored = 2 * image.mean((2, 3), keepdim=True) - image
+    always, _ = augment(image, (), Augmentation(invert=1.0), generator())
+    torch.testing.assert_close(always, mirrored)
+    some, _ = augment(image, (), Augmentation(invert=0.3), generator())
+    inverted = (some - mirrored).abs().amax((1, 2, 3)) < 1e-12
+    spared = (some - image).abs().amax((1, 2, 3)) == 0
+    assert (inverted ^ spared).all(), "each image is one or the other, all of its channels alike"
+    assert 0.2 < inverted.double().mean() < 0.4
+
+
 def test_a_constant_image_stays_constant():
     image = torch.full((4, 1, 12, 12), 0.3)
     changed, _ = augment(image, (), STRONG, generator())

@@ -1,4 +1,4 @@
-"""Gamma, contrast, brightness, blur, low resolution and noise, in units of each image's own grey values.
+"""Gamma, inversion, contrast, brightness, blur, low resolution and noise, in units of each image's own grey values.
 
 Nothing here knows whether an image runs from 0 to 1 or is z-scored: ``change(a * image + b)`` is
 ``a * change(image) + b`` for every ``a > 0``. Results are not clipped.
@@ -14,8 +14,8 @@ from torch import Tensor
 from mixseg.data.augment.separable import along, gaussian, subsampling
 from mixseg.data.augment.strength import Augmentation, Columns, amounts
 
-COLUMNS = 12
-"""Uniform numbers per image: a decision and an amount for each of six changes."""
+COLUMNS = 13
+"""Uniform numbers per image: a decision and an amount for each of six changes, and the decision to invert."""
 
 
 def change(
@@ -37,8 +37,11 @@ def change(
     blur = amounts(strength.blur, columns)
     kept = amounts(strength.low_resolution, columns, neutral=1)
     noise = amounts(strength.noise, columns)
-    if contrast or brightness or noise:
+    inverted = next(columns) < strength.invert
+    if contrast or brightness or noise or strength.invert:
         deviation, mean = torch.std_mean(image, dim=_spatial(image), keepdim=True, correction=0)
+    if strength.invert:
+        image = torch.where(_per_image(inverted, image), 2 * mean - image, image)
     for factor in contrast:
         image = mean + (image - mean) * _per_image(factor, image)
     for offset in brightness:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -48,6 +48,7 @@ class Augmentation:
         blur: Standard deviation of a Gaussian, in voxels.
         low_resolution: Fraction of the samples that is kept along each axis.
         noise: Standard deviation of Gaussian noise, in standard deviations of the image.
+        invert: Probability that bright becomes dark: grey values are mirrored about the image's mean.
     """
 
     turn: float = 0.0
@@ -65,6 +66,7 @@ class Augmentation:
     blur: Chance = OFF
     low_resolution: Chance = OFF
     noise: Chance = OFF
+    invert: float = 0.0
 
 
 NONE = Augmentation()
@@ -84,8 +86,9 @@ STRONG = Augmentation(
     low_resolution=Chance(0.15, 0.5, 1.0),
     noise=Chance(0.3, 0.02, 0.15),
 )
+ANY_CONTRAST = replace(STRONG, invert=0.15)
 
-AUGMENTATIONS = {"none": NONE, "paper-3d": PAPER_3D, "strong": STRONG}
+AUGMENTATIONS = {"none": NONE, "paper-3d": PAPER_3D, "strong": STRONG, "any-contrast": ANY_CONTRAST}
 """By the name that a config gives them."""
 
 

@@ -196,6 +196,12 @@ def test_what_every_round_has_by_itself_is_not_taken_and_ignored(made, settings)
         rounds(made[0], 2, settings=settings)
 
 
+@pytest.mark.parametrize("settings", [{"seed": "one"}, {"seed": None}, {"wieghts": {"full": 2}}, {"lr": {"full": 2}}])
+def test_settings_that_no_run_can_have_are_told_beside_finished_rounds_too(made, settings):
+    with pytest.raises(MixsegError, match=next(iter(settings))):
+        rounds(made[0], 2, settings=settings)
+
+
 def test_no_rounds_are_one_sentence(made):
     with pytest.raises(MixsegError, match="--rounds is 0"):
         rounds(made[0], 0)

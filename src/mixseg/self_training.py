@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from mixseg.config import to_dict
+from mixseg.config import make_config, to_dict
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
@@ -61,7 +61,7 @@ def self_train(
             f"--set {given[0]} is nothing to choose for a round, which learns from proposals of the one before: "
             "leave it out; --from names the run that proposes first."
         )
-    seed = settings.get("seed", RunFolder(source).config.seed)
+    seed = make_config(seed=settings.get("seed", RunFolder(source).config.seed)).seed  # refused unless it is one
     runs = [source, *(_round(out, number) for number in range(1, rounds + 1))]
     if "steps" in settings:
         _refuse_other_steps(out, rounds, settings["steps"])
@@ -123,8 +123,7 @@ def _done(run: RunFolder, before: RunFolder, wanted: Mapping[str, Any], *, test:
     return same and _holds(to_dict(run.config), wanted)
 
 
-def _holds(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(
-        _holds(config[key], value) if isinstance(value, Mapping) else config.get(key) == value
-        for key, value in wanted.items()
-    )
+def _holds(config: Any, wanted: Any) -> bool:  # noqa: ANN401 - whatever json holds
+    if isinstance(config, Mapping) and isinstance(wanted, Mapping):
+        return all(key in config and _holds(config[key], value) for key, value in wanted.items())
+    return bool(config == wanted)

@@ -54,6 +54,14 @@ def test_sets_and_seeds_that_are_named_twice_count_once():
     assert plan_of("glmi-weights", Request(sets=(3, 3))) == plan_of("glmi-weights")
 
 
+def test_made_scans_are_tested_where_there_are_test_patients():
+    scans = Scans("phantom", Path("hearts"), "phantom", [], PROTOCOLS["phantom"])
+    held_out = replace(patients(60), test=("p60",))
+    assert make_plan(EXPERIMENTS["main"], Request(), scans, held_out).test
+    assert not make_plan(EXPERIMENTS["main"], Request(), scans, patients(60)).test
+    assert not make_plan(EXPERIMENTS["complexity"], Request(), scans, patients(0)).test
+
+
 def test_experiments_share_the_runs_that_they_have_in_common():
     main = {run.name for run in plan_of("main").runs}
     for name in (

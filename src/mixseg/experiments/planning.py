@@ -87,7 +87,7 @@ def make_plan(
         layout=scans.layout,
         preset=preset,
         quick=request.quick,
-        test=request.test or scans.dataset == BUILT_IN,
+        test=request.test or (scans.dataset == BUILT_IN and bool(split.test)),
         split=str(request.settings.get("split", "")),
         seeds=seeds,
         varies=experiment.varies,

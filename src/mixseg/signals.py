@@ -42,6 +42,18 @@ def expendable() -> Iterator[None]:
         handlers.put_back()
 
 
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """Inside, a library may set handlers of its own; afterwards those from before are back."""
+    handlers = _Handlers()
+    for number in ENDING:
+        handlers.set(number, signal.getsignal(number))
+    try:
+        yield
+    finally:
+        handlers.put_back()
+
+
 class Interrupts:
     """Inside, the first Ctrl-C or SIGTERM that comes while ``busy`` waits for ``deliver``; any other acts at once.
 

@@ -1,6 +1,7 @@
 """Real processes, here, in Ray and through submitit: real runs of tiny networks, real kills."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -95,11 +96,13 @@ def test_two_workers_of_ray_do_the_same_grid(scans, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_worker_of_ray_is_as_urgent_as_who_started_it(tmp_path, monkeypatch):
+def test_ray_leaves_the_urgency_of_its_workers_and_the_signals_of_who_starts_it_as_they_are(tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="needs pip install 'mixseg[ray]'")
     monkeypatch.delenv("RAY_worker_niceness", raising=False)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     executor = make_executor("ray", Place(tmp_path, "cpu", 1))
     try:
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
         assert executor.ray.get(executor.ray.remote(lambda: os.nice(0)).remote()) == os.nice(0)
     finally:
         executor.close()

@@ -10,6 +10,7 @@ from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
 from mixseg.experiments.executors import Place, gpus
 from mixseg.experiments.worker import Job, execute_into_log
+from mixseg.signals import unchanged
 
 SMALLEST_STORE = 80 * 2**20
 """Nothing passes through Ray but names: its store of objects can be as small as Ray allows."""
@@ -30,17 +31,18 @@ class OnRay:
         self.ray = ray
         self.running: dict[str, Any] = {}
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        if place.address:
-            ray.init(address=place.address, **quiet)
-        else:
-            workers = place.workers or gpus(place.device) or cores()
-            ray.init(
-                num_cpus=max(cores(), workers),
-                num_gpus=gpus(place.device),
-                include_dashboard=False,
-                object_store_memory=SMALLEST_STORE,
-                **quiet,
-            )
+        with unchanged():  # else it ends this process at once on SIGTERM, its own tasks and all
+            if place.address:
+                ray.init(address=place.address, **quiet)
+            else:
+                workers = place.workers or gpus(place.device) or cores()
+                ray.init(
+                    num_cpus=max(cores(), workers),
+                    num_gpus=gpus(place.device),
+                    include_dashboard=False,
+                    object_store_memory=SMALLEST_STORE,
+                    **quiet,
+                )
         found = ray.cluster_resources()
         self.by_gpu = place.device != "cpu" and found.get("GPU", 0) > 0
         every = found["GPU"] if self.by_gpu else found["CPU"]

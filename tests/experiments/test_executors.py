@@ -1,6 +1,7 @@
 """Real processes, here, in Ray and through submitit: real runs of tiny networks, real kills."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from grids import small, write_scans
+from grids import FEW, SMALL, small, write_scans
 
 from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
@@ -93,6 +94,34 @@ def test_two_workers_of_ray_do_the_same_grid(scans, tmp_path):
     for run in read_plan(folder).runs:
         assert read_metrics(run_path(folder, run.name) / "metrics.csv")
         assert "training: 4/4" in (run_path(folder, run.name) / "console.log").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
+def test_a_worker_outlives_the_ctrl_c_of_its_runner_and_keeps_its_last_step_when_that_ends_it(scans, tmp_path):
+    settings = {
+        **SMALL,
+        "target": ["LV"],
+        "batch": FEW,
+        "set": 1,
+        "steps": 10**6,
+        "preset": "quick",
+        "method": "lower-bound",
+    }
+    out = tmp_path / "run"
+    executor = Local(Place(tmp_path, "cpu", 1))
+    executor.start([Job("run", str(out), str(scans), "nnunet", settings, {}, "cpu", test=False)])
+    process, _ = executor.running["run"]
+    try:
+        wait_until(lambda: (out / "last.pt").exists() or process.poll() is not None)
+        looks = len(read_log(out / "log.jsonl"))
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: len(read_log(out / "log.jsonl")) > looks + 1 or process.poll() is not None)
+        assert process.poll() is None
+    finally:
+        executor.close()
+    console = (out / "console.log").read_text()
+    last = console.strip().splitlines()[-1]
+    assert re.fullmatch(r"Stopped at step (\d+) of 1000000; the checkpoint of step \1 is kept: .*", last), console
 
 
 @pytest.mark.filterwarnings("ignore")

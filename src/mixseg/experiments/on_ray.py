@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from mixseg.data.parallel import cores
@@ -73,5 +74,6 @@ class OnRay:
     def close(self) -> None:
         """Cancel what is going on and leave, or end, Ray."""
         for task in self.running.values():
-            self.ray.cancel(task, force=True)
+            with suppress(Exception):  # a signal may have ended it, or what Ray knew of it, already
+                self.ray.cancel(task, force=True)
         self.ray.shutdown()

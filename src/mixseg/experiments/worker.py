@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -64,7 +65,7 @@ def execute(job: Job) -> None:
             hardware=Hardware(job.device),
             test=job.test,
         )
-    except BusyError as error:  # it is not ours: another process is at it, perhaps of an earlier start
+    except (BusyError, KeyboardInterrupt) as error:  # another process is at it, perhaps of an earlier start; or stopped
         print(error)
     except Exception as error:
         told = str(error) if isinstance(error, MixsegError) else f"{type(error).__name__}: {error} (see {CONSOLE})"
@@ -97,12 +98,14 @@ def execute_into_log(job: Job) -> None:
 
 def _end_with_the_runner() -> None:
     """End this process when its standard input closes: whoever started it is gone, however it went."""
-    sys.stdin.buffer.read()
+    while os.read(0, 1):  # not through sys.stdin, whose lock a process that ends by itself would wait for
+        pass
     os._exit(1)
 
 
 def main() -> None:
     """Read a job, one line of JSON, from standard input, and do it; whoever started this has opened console.log."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes to the runner too, which ends its workers
     job = Job(**json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
     execute(job)

@@ -21,37 +21,28 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 @contextmanager
 def terminable() -> Iterator[None]:
     """Inside, SIGTERM raises ``Terminated``; where somebody handles it already, that stays."""
-    handlers = _Handlers()
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        handlers.set(signal.SIGTERM, _terminate)
-    try:
+    with _Handlers() as handlers:
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            handlers.set(signal.SIGTERM, _terminate)
         yield
-    finally:
-        handlers.put_back()
 
 
 @contextmanager
 def expendable() -> Iterator[None]:
     """Inside, Ctrl-C and SIGTERM end the process at once, even while it waits for another one."""
-    handlers = _Handlers()
-    for number in ENDING:
-        handlers.set(number, signal.SIG_DFL)
-    try:
+    with _Handlers() as handlers:
+        for number in ENDING:
+            handlers.set(number, signal.SIG_DFL)
         yield
-    finally:
-        handlers.put_back()
 
 
 @contextmanager
 def unchanged() -> Iterator[None]:
     """Inside, a library may set handlers of its own; afterwards those from before are back."""
-    handlers = _Handlers()
-    for number in ENDING:
-        handlers.set(number, signal.getsignal(number))
-    try:
+    with _Handlers() as handlers:
+        for number in ENDING:
+            handlers.set(number, signal.getsignal(number))
         yield
-    finally:
-        handlers.put_back()
 
 
 class Interrupts:
@@ -95,6 +86,12 @@ class _Handlers:
 
     def __init__(self) -> None:
         self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.put_back()
 
     def set(self, number: int, handler: Any) -> None:  # noqa: ANN401 - a function, or a constant of signal
         """Have ``handler`` called, where that is possible and the signal is not ignored."""

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from mixseg.logbook import read_log
 from mixseg.run import train
 from mixseg.simulation import Recipe, simulate_phantom
 from mixseg.types import IGNORE
+from patience import wait_until
 
 SCRIPT = Path(__file__).with_name("train_script.py")
 EXACT = {"precision": "fp64", "norm": "instance", "dropout": 0.0, "steps": 6, "validate_every": 3}
@@ -106,10 +106,7 @@ def test_whoever_ends_the_first_process_ends_both(tmp_path):
     command = [sys.executable, str(SCRIPT), str(tmp_path / "run"), asked]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
-            patience = time.monotonic() + 100
-            while not (tmp_path / "run" / "last.pt").exists():
-                assert time.monotonic() < patience, "the training does not get on"
-                time.sleep(0.02)
+            wait_until((tmp_path / "run" / "last.pt").exists, seconds=100)
             process.terminate()
             told = process.communicate(timeout=60)[1]  # until the other one, which has the same pipe, is gone too
         finally:

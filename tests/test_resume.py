@@ -19,6 +19,7 @@ from mixseg.hardware import Hardware
 from mixseg.logbook import read_log
 from mixseg.run import train
 from mixseg.validation import Look
+from patience import wait_until
 
 CPU = Hardware("cpu")
 SCRIPT = Path(__file__).with_name("train_script.py")
@@ -94,10 +95,11 @@ def test_stopped_twice_and_resumed_is_bit_equal_to_uninterrupted(tmp_path, kille
 
 def kill_when(process, log, lines):
     """SIGKILL as soon as the log has so many lines."""
-    patience = time.monotonic() + 60
-    while process.poll() is None and (not log.exists() or log.read_text().count("\n") < lines):
-        assert time.monotonic() < patience, "the training does not get on"
-        time.sleep(0.002)
+
+    def reached():
+        return process.poll() is not None or (log.exists() and log.read_text().count("\n") >= lines)
+
+    wait_until(reached, seconds=60, every=0.002)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     return process.returncode == -signal.SIGKILL

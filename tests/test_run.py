@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from mixseg.folder import RunFolder
 from mixseg.run import main
 from mixseg.simulation import Recipe, simulate_phantom
 from mixseg.training_data import prepare_options
+from patience import wait_until
 
 CONFIG = {"preset": "quick", "method": "lower-bound", "steps": 2, "width": 2, "depth": 2, "size": [16, 16]}
 
@@ -107,10 +107,7 @@ def test_a_training_that_is_terminated_says_what_it_keeps(made, tmp_path):
     command = [sys.executable, "-m", "mixseg.run", *words, "--out", str(tmp_path), "--device", "cpu"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
-            patience = time.monotonic() + 60
-            while not (tmp_path / "config" / "last.pt").exists():
-                assert time.monotonic() < patience, "the training does not get on"
-                time.sleep(0.02)
+            wait_until((tmp_path / "config" / "last.pt").exists, seconds=60)
             process.terminate()
             told = process.communicate(timeout=60)[1].splitlines()[-1]
         finally:

@@ -5,12 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from grids import FEW, SMALL, small, write_scans
 
+import patience
 from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError
 from mixseg.experiments import executors
@@ -24,20 +25,12 @@ from mixseg.logbook import read_log
 from mixseg.scores import read_metrics
 
 SCRIPT = Path(__file__).with_name("runner_script.py")
-PATIENCE = 200.0
-"""Seconds until something is taken for hanging, on a machine that does other things too."""
+wait_until = partial(patience.wait_until, seconds=200)  # on a machine that does other things too
 
 
 @pytest.fixture(scope="module")
 def scans(tmp_path_factory):
     return write_scans(tmp_path_factory.mktemp("data") / "scans")
-
-
-def wait_until(holds):
-    started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < PATIENCE
-        time.sleep(0.02)
 
 
 def finished(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -222,7 +223,7 @@ def _from_fold(path: Path, folds: list[object], cases: list[Member], fold: int) 
 
 
 def _writes_folds(folder: Path) -> str:
-    return f"mixseg inspect {folder} --write-split {folder / SPLITS[1]} --folds 5"
+    return shlex.join(["mixseg", "inspect", str(folder), "--write-split", str(folder / SPLITS[1]), "--folds", "5"])
 
 
 def _all_known(path: Path, names: Iterable[str], there: Iterable[str], part: str) -> None:

@@ -4,8 +4,8 @@
     python benchmarks/speed_page.py run FOLDER [--cache warm|cold]    take in the phases of a finished run, likewise
     python benchmarks/speed_page.py page                make docs/results/speed.md and the pictures
 
-An entry takes the place of one of the same method, network, batch and machine; one without versions, of its floors
-alone. What was tried on the way is kept in the JSON file under "tried", by hand.
+An entry takes the place of one of the same method, network, batch and machine; versions that were not measured again
+stay, beside the new floors. What was tried on the way is kept in the JSON file under "tried", by hand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ What one training step takes, beside (a) a plain fp32 PyTorch loop as a paper's 
 autocast, and two floors: the arithmetic (FLOP over the rate of a large matrix product) and the attainable (each
 convolution alone with its fastest kernel and layout, recorded and replayed so that the host's part is left out, plus
 the bytes that must move between them over the bandwidth of a large copy). All versions of a method are measured in one
-run:
+run; where mixseg has changed since, it and the floors are measured anew (`--versions mixseg`), and the plain loops,
+which never change, stay:
 
 ```
 python benchmarks/train_step.py --out speed.json
@@ -66,18 +67,21 @@ def add(known: dict[str, list[dict[str, Any]]], measured: list[dict[str, Any]]) 
         if "versions" in entry:
             key = key_of(entry)
             old = [each for each in known["entries"] if key_of(each) == key]
-            new = [entry] if entry["versions"] else [beside_floors(each, entry) for each in old]
+            new = [beside(each, entry) for each in old] if old else [entry] * bool(entry["versions"])
             known["entries"] = [*(each for each in known["entries"] if each not in old), *new]
 
 
-def beside_floors(entry: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
-    """The versions of one measurement beside the floors, the feed and the look of another."""
-    floors = {which: newer["floors"][f"{which}_ms"] for which in ("arithmetic", "attainable")}
+def beside(entry: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """One measurement in the place of another; versions that it left out stay, beside its floors, feed and look."""
+    known = {name: found for name, found in newer.items() if not (name == "floors" and "error" in found)}
+    floors = {**entry, **known}["floors"]
+    measured = {which: floors[f"{which}_ms"] for which in ("arithmetic", "attainable") if f"{which}_ms" in floors}
     versions = {
-        name: version | {f"times_{which}": version["ms"] / floor for which, floor in floors.items()}
-        for name, version in entry["versions"].items()
+        name: version | {f"times_{which}": version["ms"] / floor for which, floor in measured.items() if version["ms"]}
+        for name, version in {**entry["versions"], **newer["versions"]}.items()
     }
-    return {**entry, **newer, "versions": versions, "profile": entry.get("profile", {})}
+    profile = {**entry.get("profile", {}), **newer.get("profile", {})}
+    return {**entry, **known, "versions": versions, "profile": profile}
 
 
 def add_run(known: dict[str, list[dict[str, Any]]], folder: Path, cache: str) -> None:

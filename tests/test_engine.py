@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import signal
+import sys
 import threading
 import zipfile
 from dataclasses import replace
@@ -14,7 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch._inductor
 from torch._dynamo.exc import TorchDynamoException
+from torch._functorch import config as functorch
 
 from discs import batch, tiny_method, total
 from made_runs import checkpoint, config, data, differences
@@ -673,6 +676,18 @@ def test_a_trained_run_is_loaded_ready_to_predict(tmp_path):
         method = load(folder, channels=1, classes=2, checkpoint=name).method
         assert not method.training
         assert not differences(dict(method.state_dict()), checkpoint(folder.path / f"{name}.pt")["method"])
+
+
+def test_this_torch_has_the_switches_that_make_compiled_steps_fast():
+    assert all(hasattr(functorch, switch) for switch in engine.TRACER)
+    assert set(engine.COMPILER) <= set(torch._inductor.list_options())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_the_compiler_is_imported_once_and_beside_other_work():
+    begun = engine.fetch_compiler()
+    assert engine.fetch_compiler() is begun
+    assert begun.result(timeout=120) is sys.modules["torch._inductor.compile_fx"]
 
 
 def test_a_machine_without_a_compiler_trains_without_it(tmp_path, monkeypatch, capfd):

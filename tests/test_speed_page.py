@@ -84,6 +84,25 @@ def test_floors_measured_by_themselves_change_the_ratios_of_what_is_known():
     assert ours["versions"]["plain fp32"]["times_attainable"] == 40.0
 
 
+def test_a_version_measured_again_stands_beside_those_that_were_not():
+    known = copy.deepcopy(speed_page.EMPTY)
+    speed_page.add(known, [entry(10)])
+    newer = entry(8) | {"floors": {"arithmetic_ms": 4.0, "attainable_ms": 5.0, "recorded": True}}
+    newer["versions"] = {"mixseg": newer["versions"]["mixseg"]}
+    speed_page.add(known, [newer])
+    (found,) = known["entries"]
+    assert {name: version["ms"] for name, version in found["versions"].items() if not version["error"]} == {
+        "plain fp32": 200,
+        "mixseg": 8,
+    }
+    assert found["versions"]["mixseg"]["times_attainable"] == 1.6
+    assert found["versions"]["plain fp32"]["times_attainable"] == 40.0
+    # Steps alone, without floors: those that are known stay.
+    short = newer | {"floors": {"error": "left out"}}
+    speed_page.add(known, [short | {"versions": {"mixseg": newer["versions"]["mixseg"] | {"ms": 10}}}])
+    assert known["entries"][0]["versions"]["mixseg"]["times_attainable"] == 2.0
+
+
 def test_the_phases_of_a_run_are_taken_from_its_folder(tmp_path):
     content = {
         "config": {"method": "kl-ent", "preset": "paper", "set": 3, "dims": 2, "compile": True},

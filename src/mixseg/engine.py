@@ -6,8 +6,10 @@ import math
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from mixseg.hardware import end_others, lead
 from mixseg.logbook import Log
 from mixseg.methods import Method
 from mixseg.networks import Network
+from mixseg.networks.folding import folded
 from mixseg.networks.idle_biases import drop_idle_biases
 from mixseg.phases import Phases
 from mixseg.progress import Progress
@@ -41,6 +44,16 @@ stop the run."""
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 COMPILED_RUNS = 64
 """So many different ones in a process; after that, methods run as they are written."""
+
+TRACER = {
+    # Else what is compiled with a gradient of our own is traced anew in every process, cache or not.
+    "autograd_cache_allow_custom_autograd_functions": True,
+    # Else the signs that the gradient of a ReLU needs are kept as maps: a tenth of the memory, and no time gained.
+    "ban_recompute_used_far_apart": False,
+    "ban_recompute_long_fusible_chains": False,
+}
+COMPILER = {"realize_reads_threshold": 12, "realize_opcount_threshold": 60}
+"""How much arithmetic is done again instead of written to a map: all that lies between two convolutions."""
 
 
 def fit(
@@ -189,8 +202,9 @@ class _Pause:
         assert self.log is not None, "the first process alone looks"
         state, method = self.state, self.state.method
         entry = {"step": state.step, "lr": lr, **record.entry()}
-        with state.average.worn_by(method) if state.average else nullcontext(), evaluating(method, self.fabric):
-            entry |= self.look(method, state.step / self.config.steps, self.log.last, entry["terms"])
+        with state.average.worn_by(method) if state.average else nullcontext():
+            with evaluating(method, self.fabric):
+                entry |= self.look(method, state.step / self.config.steps, self.log.last, entry["terms"])
             state.keep_if_best(entry["score"])
         self.log.write(entry)
         _tell(self.bar, entry)
@@ -243,6 +257,15 @@ def _tell(bar: Progress, entry: dict[str, Any]) -> None:
         bar.say(entry["warning"])
 
 
+@cache
+def fetch_compiler() -> Future[Any]:
+    """Import the compiler, which takes a second or more, while the caller prepares other things."""
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compiler")
+    future = pool.submit(import_module, "torch._inductor.compile_fx")
+    pool.shutdown(wait=False)
+    return future
+
+
 def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     """The memory layout and the compilation that suit the device; the results stay those of the plain path.
 
@@ -256,17 +279,18 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     drop_idle_biases(method)
     if not config.compile:
         return
+    wait([fetch_compiler()])
     # What was compiled for a run serves the next one of the process if only its seed differs; others compile anew.
     torch._dynamo.config.recompile_limit = COMPILED_RUNS
-    # Else what is compiled with a gradient of our own is traced anew in every process, cache or not.
-    with suppress(AttributeError):  # of a torch that has no such switch
-        functorch.autograd_cache_allow_custom_autograd_functions = True
+    for switch, position in TRACER.items():
+        if hasattr(functorch, switch):  # in every torch that we know, but they are not promised
+            setattr(functorch, switch, position)
     if recordable(method, fabric):
-        method.compile(dynamic=False)
+        method.compile(dynamic=False, options=COMPILER)
         return
     for network in (module for module in method.modules() if isinstance(module, Network)):
         for part in (network.encoder, *network.decoders):
-            part.compile(dynamic=False)
+            part.compile(dynamic=False, options=COMPILER)
 
 
 @contextmanager
@@ -285,13 +309,18 @@ def without_compiling(error: TorchDynamoException, optimizer: torch.optim.Optimi
 
 @contextmanager
 def evaluating(method: Method, fabric: Fabric) -> Iterator[None]:
-    """Evaluation mode without gradients, and without tuning or compiling for the many shapes of whole scans."""
+    """Evaluation mode without gradients, and without tuning or compiling for the many shapes of whole scans.
+
+    Inside, nobody may read or load weights by name: some of them are folded together.
+    """
     training, tuned = method.training, torch.backends.cudnn.benchmark
     method.eval()
     torch.backends.cudnn.benchmark = False
     try:
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), fabric.autocast():
-            yield
+            half = fabric.device.type == "cuda" and torch.is_autocast_enabled("cuda")
+            with folded(method, torch.get_autocast_dtype("cuda")) if half else nullcontext():
+                yield
     finally:
         torch.backends.cudnn.benchmark = tuned
         method.train(training)

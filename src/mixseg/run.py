@@ -30,13 +30,13 @@ from mixseg.data.prepared import Prepared, tuples
 from mixseg.data.scan import Scan
 from mixseg.data.split import NO_TEST, Split, read_split
 from mixseg.data.views import see
-from mixseg.engine import fit
+from mixseg.engine import fetch_compiler, fit
 from mixseg.errors import MixsegError
 from mixseg.examples import CHECKPOINT, write_examples
 from mixseg.exits import exit_code
 from mixseg.files import write_json, writing_arrays
 from mixseg.folder import RunFolder, environment
-from mixseg.hardware import Hardware, disband, lead, make_fabric, said_once, settle_precision
+from mixseg.hardware import Hardware, accelerator_of, disband, lead, make_fabric, said_once, settle_precision
 from mixseg.logbook import read_log
 from mixseg.methods import Method
 from mixseg.model import build
@@ -85,6 +85,8 @@ def train(
     config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
     hardware = hardware or Hardware()
     precision = settle_precision(config.precision, hardware.device, dims=config.dims)
+    if config.compile and accelerator_of(hardware.device) == "cuda":
+        fetch_compiler()
     fabric = make_fabric(hardware, precision)
     with ExitStack() as held:
         held.callback(disband)

@@ -12,29 +12,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from mixseg.networks.convolutions import Conv2d, Conv3d
 from mixseg.networks.instance_norm import InstanceNorm
 
 TAKE_OUT = (nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, InstanceNorm)
-
-
-class Conv2d(nn.Conv2d):
-    """Torch's own, but for ``idle``: its bias is then left out, and has to be 0 (``fold_idle_biases``)."""
-
-    idle = False
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        found: Tensor = super()._conv_forward(input, weight, None if self.idle else bias)
-        return found
-
-
-class Conv3d(nn.Conv3d):
-    """The same for volumes."""
-
-    idle = False
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        found: Tensor = super()._conv_forward(input, weight, None if self.idle else bias)
-        return found
 
 
 def drop_idle_biases(module: nn.Module) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from mixseg.networks.base import Init, Norm, Spec
-from mixseg.networks.idle_biases import Conv2d, Conv3d
+from mixseg.networks.convolutions import Conv2d, Conv3d
 from mixseg.networks.instance_norm import InstanceNorm
+from mixseg.networks.relu import ReLU
 
 CONV: dict[int, type[nn.Conv2d | nn.Conv3d]] = {2: Conv2d, 3: Conv3d}
 TRANSPOSED: dict[int, type[nn.ConvTranspose2d | nn.ConvTranspose3d]] = {2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
@@ -76,7 +77,7 @@ class Layers:
         return nn.ModuleList(self.head(spec.channels[level], spec.classes) for level in range(1, spec.deep + 1))
 
     def _activated(self, convolution: nn.Module, outputs: int) -> list[nn.Module]:
-        return [convolution, self.normalisation(outputs), nn.ReLU(inplace=True)]
+        return [convolution, self.normalisation(outputs), ReLU()]
 
 
 def initialise(network: nn.Module, init: Init) -> None:

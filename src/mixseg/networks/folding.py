@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mixseg.networks.convolutions import Conv2d, widened
@@ -16,7 +17,7 @@ LAYERS = (Conv2d, nn.BatchNorm2d, ReLU)
 
 
 class ConvReLU(nn.Module):
-    """A convolution, the batch normalisation and the ReLU after it, as one kernel of cuDNN.
+    """A convolution, the batch normalisation and the ReLU after it, as one kernel of cuDNN where it has one.
 
     It takes no part in a step: the weights are those of the moment it is made.
     """
@@ -36,7 +37,10 @@ class ConvReLU(nn.Module):
         if self.alone:
             feature = widened(feature)
         feature = feature.to(self.weight.dtype, memory_format=torch.channels_last)
-        found: Tensor = torch.cudnn_convolution_relu(feature, self.weight, self.bias, *self.geometry)
+        try:
+            found: Tensor = torch.cudnn_convolution_relu(feature, self.weight, self.bias, *self.geometry)
+        except RuntimeError:  # a card, or a size, that cuDNN has no such kernel for
+            return F.relu_(F.conv2d(feature, self.weight, self.bias, *self.geometry))
         return found
 
 

@@ -311,7 +311,7 @@ def without_compiling(error: TorchDynamoException, optimizer: torch.optim.Optimi
 def evaluating(method: Method, fabric: Fabric) -> Iterator[None]:
     """Evaluation mode without gradients, and without tuning or compiling for the many shapes of whole scans.
 
-    Inside, nobody may read or load weights by name: some of them are folded together.
+    On a GPU the weights are those of the beginning: some of them are folded together.
     """
     training, tuned = method.training, torch.backends.cudnn.benchmark
     method.eval()

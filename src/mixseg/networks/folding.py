@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
@@ -16,14 +16,13 @@ from mixseg.networks.relu import ReLU
 LAYERS = (Conv2d, nn.BatchNorm2d, ReLU)
 
 
-class ConvReLU(nn.Module):
+class ConvReLU:
     """A convolution, the batch normalisation and the ReLU after it, as one kernel of cuDNN where it has one.
 
-    It takes no part in a step: the weights are those of the moment it is made.
+    The weights are those of the moment it is made.
     """
 
     def __init__(self, convolution: Conv2d, normalisation: nn.BatchNorm2d, dtype: torch.dtype) -> None:
-        super().__init__()
         weight, bias = fold(convolution, normalisation)
         self.alone = convolution.in_channels == 1
         if self.alone:
@@ -32,7 +31,7 @@ class ConvReLU(nn.Module):
         padding = cast(tuple[int, ...], convolution.padding)
         self.geometry = (convolution.stride, padding, convolution.dilation, convolution.groups)
 
-    def forward(self, feature: Tensor) -> Tensor:
+    def __call__(self, feature: Tensor) -> Tensor:
         """What the three layers answer."""
         if self.alone:
             feature = widened(feature)
@@ -56,21 +55,40 @@ def fold(convolution: Conv2d, normalisation: nn.BatchNorm2d) -> tuple[Tensor, Te
 
 @contextmanager
 def folded(module: nn.Module, dtype: torch.dtype) -> Iterator[None]:
-    """Inside, each convolution of ``module`` that a batch normalisation and a ReLU follow is one layer with them.
+    """Inside, ``module`` computes each convolution that a batch normalisation and a ReLU follow as one with them.
 
-    Its weights then have other names: what reads or loads them has to wait.
+    Its layers and their weights stay where they are; changes of these take effect afterwards.
     """
-    blocks = [part for part in module.modules() if isinstance(part, nn.Sequential)]
-    kept = [(block, list(block)) for block in blocks]
-    for block, layers in kept:
-        for place in range(len(layers) - 2):
-            if all(isinstance(layers[place + i], kind) for i, kind in enumerate(LAYERS)):
-                convolution, normalisation = cast(Conv2d, layers[place]), cast(nn.BatchNorm2d, layers[place + 1])
-                block[place] = ConvReLU(convolution, normalisation, dtype)
-                block[place + 1] = block[place + 2] = nn.Identity()
+    blocks = [part for part in module.modules() if isinstance(part, nn.Sequential) and "forward" not in vars(part)]
     try:
+        for block in blocks:
+            block.forward = _chain(_joined(list(block), dtype))  # type: ignore[method-assign]
         yield
     finally:
-        for block, layers in kept:
-            for place, layer in enumerate(layers):
-                block[place] = layer
+        for block in blocks:
+            vars(block).pop("forward", None)
+
+
+def _joined(layers: list[nn.Module], dtype: torch.dtype) -> Iterator[Callable[[Tensor], Tensor]]:
+    """``layers``, three in one where they can be."""
+    place = 0
+    while place < len(layers):
+        three = layers[place : place + len(LAYERS)]
+        if len(three) == len(LAYERS) and all(map(isinstance, three, LAYERS)):
+            yield ConvReLU(cast(Conv2d, three[0]), cast(nn.BatchNorm2d, three[1]), dtype)
+            place += len(LAYERS)
+        else:
+            yield layers[place]
+            place += 1
+
+
+def _chain(functions: Iterator[Callable[[Tensor], Tensor]]) -> Callable[[Tensor], Tensor]:
+    """One after the other."""
+    those = tuple(functions)
+
+    def forward(feature: Tensor) -> Tensor:
+        for function in those:
+            feature = function(feature)
+        return feature
+
+    return forward

@@ -52,8 +52,8 @@ def recipe_table(dataset: str, groups: Sequence[Group], column: str) -> str:
     rows = []
     for method in METHODS:
         group, theirs = plain.get(method), paper[method]
-        for output in (each for each in ROLES if each in theirs):
-            role = ROLES[output] if "bottom" in theirs else output
+        for output in theirs:
+            role = ROLES.get(output, output) if "bottom" in theirs else output
             seeds = str(len(group.records)) if group else "0"
             test = (ours(group, metric, output) for metric in FACTORS)
             values = (f"{value:.2f}" for value in theirs[output].values())

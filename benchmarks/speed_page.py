@@ -44,6 +44,7 @@ python benchmarks/train_step.py --out speed.json
 python benchmarks/speed_page.py add speed.json
 ```
 """
+SOFTWARE = ("python", "torch", "cudnn")
 SAME = ("device", "threads", "preset", "dims", "network", "width", "precision", "compile")
 COLUMNS = (
     "| method | images a step | version | ms a step | (a) takes | of arithmetic | of attainable | start s | peak GiB |"
@@ -73,16 +74,21 @@ def add(known: dict[str, list[dict[str, Any]]], measured: list[dict[str, Any]]) 
 
 
 def beside(entry: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
-    """One measurement in the place of another; versions that it left out stay, beside its floors, feed and look."""
-    known = {name: found for name, found in newer.items() if not (name == "floors" and "error" in found)}
-    floors = {**entry, **known}["floors"]
-    measured = {which: floors[f"{which}_ms"] for which in ("arithmetic", "attainable") if f"{which}_ms" in floors}
+    """``newer`` in the place of ``entry``; what it left out or failed in stays, if the software is still the same."""
+    if any(entry["environment"][name] != newer["environment"][name] for name in SOFTWARE):
+        return newer
+    new = {name: version for name, version in newer["versions"].items() if not version["error"]}
+    old = {name: version for name, version in entry["versions"].items() if name not in new}
+    whole = {name: found for name, found in newer.items() if not (isinstance(found, dict) and "error" in found)}
+    # Feed, look and profile belong to the version that they were measured with.
+    found = {**(entry if AFTER in old else {}), "floors": entry["floors"], **whole}
+    profiles = {name: of for name, of in entry.get("profile", {}).items() if name in old}
+    floors = {which: found["floors"].get(f"{which}_ms") for which in ("arithmetic", "attainable")}
     versions = {
-        name: version | {f"times_{which}": version["ms"] / floor for which, floor in measured.items() if version["ms"]}
-        for name, version in {**entry["versions"], **newer["versions"]}.items()
+        name: version | {f"times_{which}": version["ms"] / ms for which, ms in floors.items() if ms and version["ms"]}
+        for name, version in {**old, **new}.items()
     }
-    profile = {**entry.get("profile", {}), **newer.get("profile", {})}
-    return {**entry, **known, "versions": versions, "profile": profile}
+    return {**found, "versions": versions, "profile": {**profiles, **newer.get("profile", {})}}
 
 
 def add_run(known: dict[str, list[dict[str, Any]]], folder: Path, cache: str) -> None:

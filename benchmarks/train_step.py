@@ -269,6 +269,7 @@ def main() -> None:
         from torch._inductor import config as inductor
 
         setattr(inductor, key, value)
+        engine.COMPILER[key] = value
     if args.all_biases:
         engine.drop_idle_biases = lambda method: None
     precision = settle_precision(dict(args.set).get("precision", "auto"), args.device, dims=args.dims)

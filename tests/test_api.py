@@ -10,11 +10,14 @@ import tomllib
 import numpy as np
 import pytest
 import torch
+from torch._dynamo import config as dynamo
+from torch._functorch import config as functorch
 
 import mixseg
 from conftest import ROOT
 from mixseg.data.native import to_8_bits
 from mixseg.errors import MixsegError
+from mixseg.hardware import COMPILED_RUNS, FUNCTORCH, tell_tracer, torch_as_it_was
 from mixseg.types import IGNORE
 
 TUTORIAL = (ROOT / "docs" / "tutorials" / "python.md").read_text()
@@ -309,3 +312,15 @@ def test_what_the_caller_told_torch_stays_as_it_was(tmp_path, monkeypatch):
         assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32) == (False, True)
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_how_the_caller_compiles_stays_as_it_was():
+    def told():
+        return dynamo.recompile_limit, {switch: getattr(functorch, switch) for switch in FUNCTORCH}
+
+    before = told()
+    with torch_as_it_was():
+        tell_tracer()  # as a training on a GPU does
+        assert told() == (COMPILED_RUNS, FUNCTORCH)
+        assert told() != before
+    assert told() == before

@@ -6,11 +6,12 @@ import logging
 import math
 import os
 import signal
-import sys
 import threading
 import zipfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from torch._functorch import config as functorch
 from discs import batch, tiny_method, total
 from made_runs import checkpoint, config, data, differences
 from mixseg import checkpoint as checkpoints
-from mixseg import engine
+from mixseg import engine, hardware
 from mixseg.checkpoint import Average, State, Writer, load_weights
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
@@ -679,15 +680,40 @@ def test_a_trained_run_is_loaded_ready_to_predict(tmp_path):
 
 
 def test_this_torch_has_the_switches_that_make_compiled_steps_fast():
-    assert all(hasattr(functorch, switch) for switch in engine.TRACER)
+    assert all(hasattr(functorch, switch) for switch in hardware.FUNCTORCH)
     assert set(engine.COMPILER) <= set(torch._inductor.list_options())
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-def test_the_compiler_is_imported_once_and_beside_other_work():
-    begun = engine.fetch_compiler()
-    assert engine.fetch_compiler() is begun
-    assert begun.result(timeout=120) is sys.modules["torch._inductor.compile_fx"]
+def test_the_compiler_is_imported_once_and_beside_other_work(monkeypatch):
+    go_on, imported = threading.Event(), []
+
+    def slowly(name):
+        assert go_on.wait(60)
+        imported.append(name)
+
+    monkeypatch.setattr(engine, "import_module", slowly)
+    engine.fetch_compiler.cache_clear()
+    try:
+        begun = engine.fetch_compiler()
+        assert engine.fetch_compiler() is begun
+        assert not begun.done()
+        go_on.set()
+        begun.result(60)
+        assert imported == ["torch._inductor.compile_fx"]
+    finally:
+        engine.fetch_compiler.cache_clear()
+
+
+def test_on_a_gpu_in_half_precision_normalisations_are_folded_while_nothing_trains(monkeypatch):
+    method = build(config(), channels=1, classes=2)
+    gpu = SimpleNamespace(device=SimpleNamespace(type="cuda"), autocast=nullcontext)
+    blocks = [part for part in method.modules() if isinstance(part, torch.nn.Sequential)]
+    with evaluating(method, gpu):
+        assert not any("forward" in vars(block) for block in blocks), "fp32 is computed as it is"
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: device == "cuda")
+    with evaluating(method, gpu):
+        assert all("forward" in vars(block) for block in blocks)
+    assert not any("forward" in vars(block) for block in blocks)
 
 
 def test_a_machine_without_a_compiler_trains_without_it(tmp_path, monkeypatch, capfd):

@@ -84,23 +84,42 @@ def test_floors_measured_by_themselves_change_the_ratios_of_what_is_known():
     assert ours["versions"]["plain fp32"]["times_attainable"] == 40.0
 
 
+def again(ms, **changes):
+    """mixseg alone, measured a second time."""
+    newer = entry(ms) | {"floors": {"arithmetic_ms": 4.0, "attainable_ms": 5.0, "recorded": True}} | changes
+    return newer | {"versions": {"mixseg": newer["versions"]["mixseg"]}}
+
+
 def test_a_version_measured_again_stands_beside_those_that_were_not():
     known = copy.deepcopy(speed_page.EMPTY)
-    speed_page.add(known, [entry(10)])
-    newer = entry(8) | {"floors": {"arithmetic_ms": 4.0, "attainable_ms": 5.0, "recorded": True}}
-    newer["versions"] = {"mixseg": newer["versions"]["mixseg"]}
-    speed_page.add(known, [newer])
+    speed_page.add(known, [entry(10) | {"profile": {"plain fp32": "a", "mixseg": "b"}, "look": {"ms": 99}}])
+    speed_page.add(known, [again(8)])
     (found,) = known["entries"]
-    assert {name: version["ms"] for name, version in found["versions"].items() if not version["error"]} == {
-        "plain fp32": 200,
-        "mixseg": 8,
-    }
+    times = {name: version["ms"] for name, version in found["versions"].items() if not version["error"]}
+    assert times == {"plain fp32": 200, "mixseg": 8}
     assert found["versions"]["mixseg"]["times_attainable"] == 1.6
     assert found["versions"]["plain fp32"]["times_attainable"] == 40.0
-    # Steps alone, without floors: those that are known stay.
-    short = newer | {"floors": {"error": "left out"}}
-    speed_page.add(known, [short | {"versions": {"mixseg": newer["versions"]["mixseg"] | {"ms": 10}}}])
+    assert found["profile"] == {"plain fp32": "a"}, "the profile of another mixseg is gone"
+    assert "look" not in found
+
+
+def test_what_a_new_measurement_failed_in_or_left_out_stays():
+    known = copy.deepcopy(speed_page.EMPTY)
+    speed_page.add(known, [again(8)])
+    speed_page.add(known, [again(10, floors={"error": "left out"}, feed={"error": "broken"})])
     assert known["entries"][0]["versions"]["mixseg"]["times_attainable"] == 2.0
+    broken = again(1)
+    broken["versions"]["mixseg"]["error"] = "out of memory"
+    speed_page.add(known, [broken])
+    assert known["entries"][0]["versions"]["mixseg"]["ms"] == 10
+    assert "out of memory" not in speed_page.page(known)
+
+
+def test_versions_measured_with_other_software_do_not_stay():
+    known = copy.deepcopy(speed_page.EMPTY)
+    speed_page.add(known, [entry(10)])
+    speed_page.add(known, [again(8, environment=entry()["environment"] | {"torch": "2.13"})])
+    assert list(known["entries"][0]["versions"]) == ["mixseg"]
 
 
 def test_the_phases_of_a_run_are_taken_from_its_folder(tmp_path):

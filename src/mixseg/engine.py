@@ -17,13 +17,12 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 from torch._dynamo.exc import TorchDynamoException
-from torch._functorch import config as functorch
 
 from mixseg.checkpoint import Average, State, Writer
 from mixseg.config import Config
 from mixseg.data.batches import Feed
 from mixseg.errors import MixsegError, listed
-from mixseg.hardware import end_others, lead
+from mixseg.hardware import end_others, lead, tell_tracer
 from mixseg.logbook import Log
 from mixseg.methods import Method
 from mixseg.networks import Network
@@ -42,16 +41,6 @@ Look = Callable[[Method, float, Mapping[str, Any], Mapping[str, float]], dict[st
 stop the run."""
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
-COMPILED_RUNS = 64
-"""So many different ones in a process; after that, methods run as they are written."""
-
-TRACER = {
-    # Else what is compiled with a gradient of our own is traced anew in every process, cache or not.
-    "autograd_cache_allow_custom_autograd_functions": True,
-    # Else the signs that the gradient of a ReLU needs are kept as maps: a tenth of the memory, and no time gained.
-    "ban_recompute_used_far_apart": False,
-    "ban_recompute_long_fusible_chains": False,
-}
 COMPILER = {"realize_reads_threshold": 12, "realize_opcount_threshold": 60}
 """How much arithmetic is done again instead of written to a map: all that lies between two convolutions."""
 
@@ -202,9 +191,8 @@ class _Pause:
         assert self.log is not None, "the first process alone looks"
         state, method = self.state, self.state.method
         entry = {"step": state.step, "lr": lr, **record.entry()}
-        with state.average.worn_by(method) if state.average else nullcontext():
-            with evaluating(method, self.fabric):
-                entry |= self.look(method, state.step / self.config.steps, self.log.last, entry["terms"])
+        with state.average.worn_by(method) if state.average else nullcontext(), evaluating(method, self.fabric):
+            entry |= self.look(method, state.step / self.config.steps, self.log.last, entry["terms"])
             state.keep_if_best(entry["score"])
         self.log.write(entry)
         _tell(self.bar, entry)
@@ -280,11 +268,7 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     if not config.compile:
         return
     wait([fetch_compiler()])
-    # What was compiled for a run serves the next one of the process if only its seed differs; others compile anew.
-    torch._dynamo.config.recompile_limit = COMPILED_RUNS
-    for switch, position in TRACER.items():
-        if hasattr(functorch, switch):  # in every torch that we know, but they are not promised
-            setattr(functorch, switch, position)
+    tell_tracer()
     if recordable(method, fabric):
         method.compile(dynamic=False, options=COMPILER)
         return
@@ -311,7 +295,7 @@ def without_compiling(error: TorchDynamoException, optimizer: torch.optim.Optimi
 def evaluating(method: Method, fabric: Fabric) -> Iterator[None]:
     """Evaluation mode without gradients, and without tuning or compiling for the many shapes of whole scans.
 
-    On a GPU the weights are those of the beginning: some of them are folded together.
+    On a GPU weights are folded together, so that no other ones may be loaded inside.
     """
     training, tuned = method.training, torch.backends.cudnn.benchmark
     method.eval()

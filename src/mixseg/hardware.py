@@ -13,11 +13,24 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.rank_zero import rank_zero_only
 from torch import distributed
+from torch._dynamo import config as dynamo
+from torch._functorch import config as functorch
 
 from mixseg.errors import MixsegError
 from mixseg.types import Device
 
 T = TypeVar("T")
+
+COMPILED_RUNS = 64
+"""So many different ones in a process; after that, methods run as they are written."""
+
+FUNCTORCH = {
+    # Else what is compiled with a gradient of our own is traced anew in every process, cache or not.
+    "autograd_cache_allow_custom_autograd_functions": True,
+    # Else the signs that the gradient of a ReLU needs are kept as maps: a tenth of the memory, and no time gained.
+    "ban_recompute_used_far_apart": False,
+    "ban_recompute_long_fusible_chains": False,
+}
 
 PRECISIONS = {"fp64": "64-true", "fp32": "32-true", "tf32": "32-true", "bf16": "bf16-mixed"}
 
@@ -72,14 +85,27 @@ def said_once(hardware: Hardware) -> Iterator[None]:
 
 @contextmanager
 def torch_as_it_was() -> Iterator[None]:
-    """Afterwards, what ``make_fabric`` tells torch for the whole process is as it was: callers have plans too."""
+    """Afterwards, what torch is told here for the whole process is as it was: callers have plans too."""
     matmul, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    tuned = torch.backends.cudnn.benchmark
+    tuned, recompiled = torch.backends.cudnn.benchmark, dynamo.recompile_limit
+    traced = {switch: getattr(functorch, switch) for switch in FUNCTORCH if hasattr(functorch, switch)}
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(matmul)
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = convolutions, tuned
+        dynamo.recompile_limit = recompiled
+        for switch, position in traced.items():
+            setattr(functorch, switch, position)
+
+
+def tell_tracer() -> None:
+    """How torch traces what it compiles, in this process."""
+    # What was compiled for a run serves the next one of the process if only its seed differs; others compile anew.
+    dynamo.recompile_limit = COMPILED_RUNS
+    for switch, position in FUNCTORCH.items():
+        if hasattr(functorch, switch):  # in every torch that we know, but they are not promised
+            setattr(functorch, switch, position)
 
 
 def settle_precision(precision: str, device: str, *, dims: int) -> str:

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mixseg.networks import make_network
+from mixseg.networks import folding, make_network
 from mixseg.networks.convolutions import Conv2d, widened
-from mixseg.networks.folding import folded
+from mixseg.networks.folding import fold, folded
 from mixseg.networks.idle_biases import drop_idle_biases
 
 
@@ -23,10 +23,11 @@ def one_kernel(monkeypatch):
     return calls
 
 
-def trained(channels=1, *, norm="batch"):
+def trained(channels=1, *, norm="batch", **settings):
     """A network in evaluation mode with statistics, scales, shifts and biases of its own."""
     torch.manual_seed(0)
-    network = make_network("unet", in_channels=channels, width=4, depth=2, branches=2, norm=norm).double()
+    settings = {"name": "unet", "width": 4, "depth": 2, "branches": 2} | settings
+    network = make_network(in_channels=channels, norm=norm, **settings).double()
     for tensor in [*network.parameters(), *network.buffers()]:
         if tensor.is_floating_point() and tensor.ndim == 1:
             tensor.data.uniform_(0.2, 1.5)
@@ -48,6 +49,29 @@ def test_a_folded_network_answers_the_same(one_kernel, channels, idle):
     assert len(one_kernel) == len(convolutions) - len(network.decoders)  # all but the heads
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("settings", [{"geometry": "authors"}, {"name": "vnet", "dims": 2}, {"width": 3}])
+@torch.no_grad()
+def test_whatever_the_borders_strides_and_widths(one_kernel, settings):
+    network = trained(**settings)
+    image = torch.rand(1, 1, 44, 44, dtype=torch.float64)
+    expected = network(image)
+    with folded(network, torch.float64):
+        found = network(image)
+    assert one_kernel
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+@torch.no_grad()
+def test_what_does_not_answer_is_not_folded(one_kernel, monkeypatch):
+    made = []
+    monkeypatch.setattr(folding, "fold", lambda *layers: made.append(layers) or fold(*layers))
+    network = trained()
+    with folded(network, torch.float64):
+        network.decode(network.encode(torch.rand(1, 1, 16, 16, dtype=torch.float64)), branch=1)
+    assert len(made) == len(one_kernel) == 2 * 5  # three levels of the encoder, two of one decoder
 
 
 @torch.no_grad()
@@ -90,14 +114,13 @@ def test_a_normalisation_that_depends_on_the_image_stays(one_kernel):
     assert not one_kernel
 
 
-@pytest.mark.parametrize("dims", [2, 3])
-def test_a_channel_of_zeros_changes_nothing(dims):
-    convolve = {2: F.conv2d, 3: F.conv3d}[dims]
-    image, weight = (torch.rand(5, 1, *[side] * dims, dtype=torch.float64) for side in (6, 3))
-    assert widened(image).shape == (5, 8, *[6] * dims)
-    torch.testing.assert_close(convolve(widened(image), widened(weight)), convolve(image, weight))
+def test_a_channel_of_zeros_changes_nothing():
+    image, weight = (torch.rand(5, 1, side, side, dtype=torch.float64) for side in (6, 3))
+    assert widened(image).shape == (5, 8, 6, 6)
+    torch.testing.assert_close(F.conv2d(widened(image), widened(weight)), F.conv2d(image, weight))
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: the kernel is cuDNN's")
 @torch.no_grad()
 def test_cudnn_computes_what_the_layers_compute():
@@ -108,3 +131,15 @@ def test_cudnn_computes_what_the_layers_compute():
         found = network(image)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one.float(), other, rtol=0.05, atol=float(0.02 * other.abs().max()))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: one channel is widened there alone")
+def test_an_image_of_one_channel_learns_the_same_on_a_gpu():
+    layer = Conv2d(1, 16, 3, padding=1).cuda().double()
+    image = torch.rand(2, 1, 12, 12, device="cuda", dtype=torch.float64)
+    found = layer(image)
+    expected = F.conv2d(image, layer.weight, layer.bias, padding=1)
+    torch.testing.assert_close(found, expected)
+    ours, theirs = (torch.autograd.grad((each**2).sum(), layer.weight)[0] for each in (found, expected))
+    torch.testing.assert_close(ours, theirs)

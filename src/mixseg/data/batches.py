@@ -6,11 +6,13 @@ exactly the batches that it would have seen, and a batch that broke a loss can b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mixseg.data.augment import NONE, Augmentation, apply, draw
 from mixseg.data.intensity import normalise
@@ -41,7 +43,7 @@ class Feed:
         self.device, self.rank, self.share = device, rank, slice(rank, None, world)
         self.generator = torch.Generator(device)
         # Of volumes it takes a minute to compile, for a few milliseconds of a host that waits for the GPU anyway.
-        self.apply = torch.compile(apply, dynamic=False) if compiled and len(grid) == 2 else apply
+        self.compiled = compiled and len(grid) == 2
         self.spacing = common_spacing([scan for of_kind in scans.values() for scan in of_kind], axes=len(grid))
         self.streams: dict[Kind, SliceStream | PatchStream] = {}
         home = home_of([scan for of_kind in scans.values() for scan in of_kind], device)
@@ -68,6 +70,11 @@ class Feed:
         stream = self.streams.get("partial")
         return stream.labelled_share(steps) if isinstance(stream, PatchStream) else None
 
+    @cached_property
+    def _apply(self) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
+        """As late as can be: the compiler takes a second to import."""
+        return torch.compile(apply, dynamic=False) if self.compiled else apply
+
     def _part(self, kind: Kind, step: int) -> Part:
         if kind not in self.streams:
             none = torch.empty((0, *self.grid), dtype=torch.uint8, device=self.device)
@@ -79,7 +86,7 @@ class Feed:
         self.generator.manual_seed(_mixed(self.seed, KINDS.index(kind), step, self.rank))
         draws = draw(image, self.augmentation, self.generator)
         labels = (rows.full, rows.partial)
-        image, (full, partial) = self.apply(image, labels, draws, self.augmentation, spacing=self.spacing)
+        image, (full, partial) = self._apply(image, labels, draws, self.augmentation, spacing=self.spacing)
         return Part(image, full, partial)
 
 

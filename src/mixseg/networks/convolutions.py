@@ -1,4 +1,4 @@
-"""The convolutions of all networks: torch's own, but for what a GPU need not compute."""
+"""The convolutions of all networks: torch's own, but for what suits a GPU."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ def widened(tensor: Tensor) -> Tensor:
     A single channel has no order of memory: torch takes it for channels first, and so computes the finest map of the
     network in that order, between others that are channels last, and turns it round in either direction.
     """
-    return F.pad(tensor, (0, 0) * (tensor.ndim - 2) + (0, ALIGNED - 1))
+    return F.pad(tensor, (0, 0, 0, 0, 0, ALIGNED - 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -33,11 +34,14 @@ class ConvReLU:
 
     def __call__(self, feature: Tensor) -> Tensor:
         """What the three layers answer."""
+        feature = feature.to(self.weight.dtype)
         if self.alone:
             feature = widened(feature)
-        feature = feature.to(self.weight.dtype, memory_format=torch.channels_last)
+        feature = feature.contiguous(memory_format=torch.channels_last)
         try:
             found: Tensor = torch.cudnn_convolution_relu(feature, self.weight, self.bias, *self.geometry)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError:  # a card, or a size, that cuDNN has no such kernel for
             return F.relu_(F.conv2d(feature, self.weight, self.bias, *self.geometry))
         return found
@@ -57,38 +61,41 @@ def fold(convolution: Conv2d, normalisation: nn.BatchNorm2d) -> tuple[Tensor, Te
 def folded(module: nn.Module, dtype: torch.dtype) -> Iterator[None]:
     """Inside, ``module`` computes each convolution that a batch normalisation and a ReLU follow as one with them.
 
-    Its layers and their weights stay where they are; changes of these take effect afterwards.
+    Its layers and their weights stay where they are. A block takes the weights that it has when it is first called.
     """
     blocks = [part for part in module.modules() if isinstance(part, nn.Sequential) and "forward" not in vars(part)]
     try:
         for block in blocks:
-            block.forward = _chain(_joined(list(block), dtype))  # type: ignore[method-assign]
+            block.forward = _Chain(block, dtype)  # type: ignore[method-assign]
         yield
     finally:
         for block in blocks:
             vars(block).pop("forward", None)
 
 
-def _joined(layers: list[nn.Module], dtype: torch.dtype) -> Iterator[Callable[[Tensor], Tensor]]:
-    """``layers``, three in one where they can be."""
-    place = 0
-    while place < len(layers):
-        three = layers[place : place + len(LAYERS)]
-        if len(three) == len(LAYERS) and all(map(isinstance, three, LAYERS)):
-            yield ConvReLU(cast(Conv2d, three[0]), cast(nn.BatchNorm2d, three[1]), dtype)
-            place += len(LAYERS)
-        else:
-            yield layers[place]
-            place += 1
+class _Chain:
+    """The layers of a block one after the other, three in one where they can be."""
 
+    def __init__(self, block: nn.Sequential, dtype: torch.dtype) -> None:
+        self.layers, self.dtype = tuple(block), dtype
 
-def _chain(functions: Iterator[Callable[[Tensor], Tensor]]) -> Callable[[Tensor], Tensor]:
-    """One after the other."""
-    those = tuple(functions)
-
-    def forward(feature: Tensor) -> Tensor:
-        for function in those:
+    def __call__(self, feature: Tensor) -> Tensor:
+        """What the block answers."""
+        for function in self.joined:
             feature = function(feature)
         return feature
 
-    return forward
+    @cached_property
+    def joined(self) -> list[Callable[[Tensor], Tensor]]:
+        """Made when it is needed: a method may hold a network that does not answer."""
+        found: list[Callable[[Tensor], Tensor]] = []
+        rest = self.layers
+        while rest:
+            three = rest[: len(LAYERS)]
+            if len(three) == len(LAYERS) and all(map(isinstance, three, LAYERS)):
+                found.append(ConvReLU(cast(Conv2d, three[0]), cast(nn.BatchNorm2d, three[1]), self.dtype))
+                rest = rest[len(LAYERS) :]
+            else:
+                found.append(rest[0])
+                rest = rest[1:]
+        return found

@@ -15,7 +15,7 @@ class Conv2d(nn.Conv2d):
     idle = False
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        if input.is_cuda and input.shape[1] == 1:
+        if input.is_cuda:
             input, weight = widened(input), widened(weight)  # noqa: A001
         found: Tensor = super()._conv_forward(input, weight, None if self.idle else bias)
         return found
@@ -32,9 +32,9 @@ class Conv3d(nn.Conv3d):
 
 
 def widened(tensor: Tensor) -> Tensor:
-    """``tensor`` with channels of zeros after its only one, in an image and a weight alike: the result is the same.
+    """An image or a weight of one channel with channels of zeros after it, which change no result; others as they are.
 
     A single channel has no order of memory: torch takes it for channels first, and so computes the finest map of the
     network in that order, between others that are channels last, and turns it round in either direction.
     """
-    return F.pad(tensor, (0, 0, 0, 0, 0, ALIGNED - 1))
+    return F.pad(tensor, (0, 0, 0, 0, 0, ALIGNED - 1)) if tensor.shape[1] == 1 else tensor

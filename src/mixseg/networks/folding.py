@@ -25,19 +25,13 @@ class ConvReLU:
 
     def __init__(self, convolution: Conv2d, normalisation: nn.BatchNorm2d, dtype: torch.dtype) -> None:
         weight, bias = fold(convolution, normalisation)
-        self.alone = convolution.in_channels == 1
-        if self.alone:
-            weight = widened(weight)
-        self.weight, self.bias = weight.to(dtype, memory_format=torch.channels_last), bias.to(dtype)
+        self.weight, self.bias = widened(weight).to(dtype, memory_format=torch.channels_last), bias.to(dtype)
         padding = cast(tuple[int, ...], convolution.padding)
         self.geometry = (convolution.stride, padding, convolution.dilation, convolution.groups)
 
     def __call__(self, feature: Tensor) -> Tensor:
         """What the three layers answer."""
-        feature = feature.to(self.weight.dtype)
-        if self.alone:
-            feature = widened(feature)
-        feature = feature.contiguous(memory_format=torch.channels_last)
+        feature = widened(feature.to(self.weight.dtype)).contiguous(memory_format=torch.channels_last)
         try:
             found: Tensor = torch.cudnn_convolution_relu(feature, self.weight, self.bias, *self.geometry)
         except torch.OutOfMemoryError:

@@ -38,7 +38,8 @@ class Group:
         method: Row of METHODS; of proposals with the methods that they come from, such as "proposals-kl".
         preset: Where the settings come from.
         changes: ``key=value`` for each setting that differs from the preset's.
-        records: One per seed.
+        records: The first run of each seed.
+        again: Further runs of these seeds, which no mean counts: on a GPU the same seed does not end in the same place.
     """
 
     dataset: str
@@ -47,6 +48,7 @@ class Group:
     preset: str
     changes: tuple[str, ...]
     records: tuple[Record, ...]
+    again: tuple[Record, ...] = ()
 
     @property
     def where(self) -> str:
@@ -67,7 +69,14 @@ def gather(records: Iterable[Record]) -> list[Group]:
         method = "-".join([config["method"], *record["proposed_by"]])
         key = (config["dataset"], column, method, config["preset"], changes(config))
         found.setdefault(key, []).append(record)
-    return [Group(*key, tuple(records)) for key, records in found.items()]
+    return [Group(*key, *_by_seed(records)) for key, records in found.items()]
+
+
+def _by_seed(records: Iterable[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+    """The first run of each seed, and the others."""
+    first: dict[int, Record] = {}
+    again = [record for record in records if first.setdefault(record["config"]["seed"], record) is not record]
+    return tuple(first.values()), tuple(again)
 
 
 def changes(config: Record) -> tuple[str, ...]:

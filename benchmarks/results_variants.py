@@ -71,7 +71,7 @@ def costs(groups: Iterable[Group]) -> str:
     head = ("id", "set", "method", "changed", "seed", "steps", "device", "training", "GPU memory", "commit")
     rows = []
     for group in groups:
-        for record in group.records:
+        for record in (*group.records, *group.again):
             memory = record["peak_gpu_gib"]
             label = ", ".join(group.changes)
             rows.append(
@@ -80,7 +80,7 @@ def costs(groups: Iterable[Group]) -> str:
                     group.where,
                     f"`{group.method}`",
                     f"`{label}`" if label else "-",
-                    str(record["config"]["seed"]),
+                    f"{record['config']['seed']}{', again' if record in group.again else ''}",
                     str(record["config"]["steps"]),
                     record["device"],
                     f"{record['training_seconds']:.0f} s",

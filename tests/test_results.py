@@ -16,6 +16,7 @@ import results_cells
 import results_curves
 import results_groups
 import results_tables
+import results_variants
 from mixseg.config import make_config, to_dict
 from mixseg.errors import MixsegError
 
@@ -139,6 +140,16 @@ def test_seeds_make_one_group_with_mean_and_sd(book):
     assert found.seeds == 2
     assert found.mean == pytest.approx(0.55)
     assert found.sd == pytest.approx(0.005**0.5)
+
+
+def test_of_a_seed_that_was_trained_twice_the_first_run_counts_and_both_are_listed(book):
+    book.add("a", dsc=0.5)
+    book.add("b", seed=1, dsc=0.6)
+    (group,) = results_groups.gather(book.add("c", dsc=0.9, facts={"data": "prepared anew"}))
+    found = group.score("dsc", part="test", output="top")
+    assert (found.seeds, found.mean) == (2, pytest.approx(0.55))
+    listed = results_variants.costs([group]).splitlines()[2:]
+    assert [row.split("|")[5].strip() for row in listed] == ["0", "1", "0, again"]
 
 
 @pytest.mark.parametrize(

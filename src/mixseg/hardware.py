@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.rank_zero import rank_zero_only
 from torch import distributed
@@ -70,6 +71,8 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
         # The same parameters take part in every step, though not always all of them: a term may be off.
         strategy=DDPStrategy(static_graph=True) if several else "auto",
         precision=PRECISIONS[precision],  # type: ignore[arg-type]
+        # A run by itself asks no cluster who else is there: the search imports MPI, which takes a second.
+        plugins=None if several else LightningEnvironment(),
     )
     fabric.launch()
     return fabric

@@ -102,6 +102,16 @@ def test_a_run_folder_and_its_model_predict_the_same_on_the_grid_of_the_image(tr
     assert np.array_equal(labels, mixseg.predict(str(trained.run), image))
 
 
+def test_a_model_answers_with_the_branch_that_is_asked_for(trained):
+    image, _ = blob(31)
+    student, teacher, both = (
+        mixseg.load(trained.run, branch=name).probabilities(image) for name in ("student", "teacher", "both")
+    )
+    assert np.array_equal(student, trained.probabilities(image))
+    assert not np.allclose(student, teacher)
+    assert np.allclose(both, (student + teacher) / 2, atol=1e-6)
+
+
 def test_probabilities_sum_to_one_and_their_largest_is_the_label(trained):
     image, _ = blob(31)
     probabilities = trained.probabilities(image)

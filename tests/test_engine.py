@@ -77,7 +77,7 @@ class Breaks(Method):
         value = (self.weight * batch.full.image.mean()).sum().square()
         return {"full": Term(value * (self.broken if self.steps >= self.at else 1.0))}
 
-    def predict(self, image):
+    def predict(self, image, outputs=()):
         return {"top": image.new_full((len(image), 2, *image.shape[2:]), 0.5)}
 
     def after_step(self, step, progress):

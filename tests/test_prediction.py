@@ -175,6 +175,24 @@ def test_it_is_said_which_output_of_which_weights_goes_where(tmp_path, capsys, m
         assert capsys.readouterr().out == said
 
 
+def test_a_branch_that_is_asked_for_predicts(slices, tmp_path, capsys):
+    maps = {}
+    for branch in (None, "student", "teacher", "both"):
+        maps[branch] = predict(slices, tmp_path / str(branch), probabilities=True, branch=branch)["a_probability_disc"]
+        assert capsys.readouterr().out.startswith(f"The {branch or 'student'} (")
+    np.testing.assert_array_equal(maps["student"], maps[None])
+    assert not np.allclose(maps["teacher"], maps["student"])
+    np.testing.assert_allclose(maps["both"], (maps["teacher"] + maps["student"]) / 2, atol=1e-6)
+
+
+def test_a_branch_of_a_method_without_branches_is_refused(tmp_path):
+    train(config(method="ua-mt", steps=2), data(val=0), tmp_path / "run", hardware=Hardware("cpu"))
+    io.write(tmp_path / "images" / "a.nii.gz", np.zeros((16, 16, 2), np.float32))
+    with pytest.raises(MixsegError, match="was trained by ua-mt, which has no branches: do not name one"):
+        predict(tmp_path, tmp_path / "out", branch="teacher")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.fixture(scope="module")
 def volumes(tmp_path_factory):
     """A run of 8x8x8 patches, and two images, the second smaller than a patch along one axis."""

@@ -335,7 +335,7 @@ class Bright(Method):
     def forward(self, batch, progress):
         raise NotImplementedError
 
-    def predict(self, image):
+    def predict(self, image, outputs=()):
         return {"top": torch.cat([1 - image, image], dim=1)}
 
 

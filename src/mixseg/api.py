@@ -31,7 +31,7 @@ from mixseg.run import propose
 from mixseg.run import train as train_run
 from mixseg.training_data import Data, bare_scan, prepare_options
 from mixseg.training_plan import planned
-from mixseg.types import IGNORE, Device
+from mixseg.types import IGNORE, Branch, Device
 
 Labels = NDArray[np.uint8]
 
@@ -175,9 +175,15 @@ def train(
     return Model(out, device=device)
 
 
-def load(run: Path | str, *, checkpoint: Literal["best", "last"] | None = None, device: Device = "auto") -> Model:
-    """The model of a run folder, from Python or from the command line."""
-    return Model(Path(run), checkpoint=checkpoint, device=device)
+def load(
+    run: Path | str,
+    *,
+    checkpoint: Literal["best", "last"] | None = None,
+    branch: Branch | None = None,
+    device: Device = "auto",
+) -> Model:
+    """The model of a run folder, from Python or from the command line; arguments as for ``Model``."""
+    return Model(Path(run), checkpoint=checkpoint, branch=branch, device=device)
 
 
 def predict(
@@ -199,11 +205,17 @@ class Model:
     Args:
         run: The run folder.
         checkpoint: "best" on the validation scans or "last"; None is the best one if there is one.
+        branch: Of a method with two: "student", "teacher", or the mean of "both"; None is the student.
         device: Where to compute.
     """
 
     def __init__(
-        self, run: Path, *, checkpoint: Literal["best", "last"] | None = None, device: Device = "auto"
+        self,
+        run: Path,
+        *,
+        checkpoint: Literal["best", "last"] | None = None,
+        branch: Branch | None = None,
+        device: Device = "auto",
     ) -> None:
         self.run = run
         folder = RunFolder(run)
@@ -211,7 +223,7 @@ class Model:
         self.classes: tuple[str, ...] = tuple(facts["classes"])
         self.channels = int(facts["channels"])
         with torch_as_it_was():
-            self.predictor = Predictor.of(folder, device=device, checkpoint=checkpoint)
+            self.predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch)
 
     def __repr__(self) -> str:
         return f"Model({str(self.run)!r}: {self.config.method}, {', '.join(self.classes)})"

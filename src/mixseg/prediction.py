@@ -24,11 +24,11 @@ from mixseg.errors import MixsegError, lacks_memory, listed
 from mixseg.evaluation.pairing import is_beside
 from mixseg.files import check_name, explained, write_json
 from mixseg.folder import RunFolder
-from mixseg.predictor import Predictor
+from mixseg.predictor import Predictor, Tell
 from mixseg.progress import Progress
 from mixseg.scores import branch_name
 from mixseg.training_data import bare_scan, prepare_options
-from mixseg.types import CLASSES, ENTROPY, PROBABILITY, Case, Device, Source
+from mixseg.types import CLASSES, ENTROPY, PROBABILITY, Branch, Case, Device, Source
 
 RECORD = "mixseg_predicted.txt"
 """Beside predicted label maps: the names of the files that predictions wrote there, and may overwrite, one a line."""
@@ -40,6 +40,7 @@ def predict_folder(
     out: Path,
     *,
     checkpoint: Literal["best", "last"] | None = None,
+    branch: Branch | None = None,
     probabilities: bool = False,
     entropy: bool = False,
     window: Literal["gaussian", "uniform"] | None = None,
@@ -56,6 +57,7 @@ def predict_folder(
         images: A folder of image files, or one of them, or a dataset in a known layout.
         out: Gets ``CASE.nii.gz``, class indices on the grid of the image.
         checkpoint: Which weights; None is the best ones if there are validation scans, else the last ones.
+        branch: Which of two branches, or the mean of both; None is the method's own answer.
         probabilities: Also write ``CASE_probability_CLASS.nii.gz``.
         entropy: Also write ``CASE_entropy.nii.gz``, in nats.
         window: How windows of a volume are weighed, if not as in the run's config.
@@ -69,8 +71,8 @@ def predict_folder(
     more = {"probabilities": probabilities, "entropy": entropy}
     endings = _endings(classes, **more)
     _refuse_overwriting(cases, out, endings)
-    predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, config=config)
-    answer, options = predictor.answer, replace(prepare_options(config), target=None)
+    predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
+    options = replace(prepare_options(config), target=None)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
     print("\n".join([who, *_unfinished(folder), *_left_over(cases, out, endings)]), flush=True)
     written: list[Path] = []
@@ -85,12 +87,7 @@ def predict_folder(
                 if plan != said:
                     bar.say(plan)
                 said = plan
-                wanted: dict[str, Any] = {"outputs": [answer], "tell": partial(_tell, bar, case.id)}
-                if probabilities or entropy:
-                    probs = predictor.probabilities_on_source(scan, place, **wanted)[answer]
-                    maps = {"": predictor.decided(probs), **_maps(probs, classes, **more)}
-                else:
-                    maps = {"": predictor.on_source(scan, place, **wanted)[answer]}
+                maps = _answered(predictor, scan, place, classes, tell=partial(_tell, bar, case.id), **more)
             except (MixsegError, MemoryError, RuntimeError) as error:
                 bad.append(_told(error, case))
                 bar.step(case.id)
@@ -104,6 +101,17 @@ def predict_folder(
         done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
         raise MixsegError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
     return written
+
+
+def _answered(
+    predictor: Predictor, scan: Scan, place: PreparedCase, classes: Sequence[str], *, tell: Tell, **more: bool
+) -> dict[str, NDArray[np.generic]]:
+    """The label map of a scan on its own grid, under "", and what ``more`` is asked for, by the ending of its name."""
+    answer = predictor.answer
+    if not any(more.values()):
+        return {"": predictor.on_source(scan, place, outputs=[answer], tell=tell)[answer]}
+    probs = predictor.probabilities_on_source(scan, place, outputs=[answer], tell=tell)[answer]
+    return {"": predictor.decided(probs), **_maps(probs, classes, **more)}
 
 
 def _told(error: Exception, case: Case) -> str:

@@ -16,19 +16,23 @@ from mixseg.data.grid import probabilities_to_source, to_source
 from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.engine import evaluating
+from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities, winners
 from mixseg.methods import Method
 from mixseg.model import load
 from mixseg.pieces import largest_pieces
-from mixseg.types import Device
+from mixseg.types import Branch, Device
 
 MOST_PROBABILITIES = 2e9
 """Bytes on the grid of the source: bringing more of them back from another grid would take several times that."""
 
 Tell = Callable[[str], None]
 """Hears how far a prediction is."""
+
+OUTPUTS: dict[Branch, str] = {"student": "bottom", "teacher": "top", "both": "ensemble"}
+"""What methods with two branches call them."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Predictor:
         fabric: Where it computes.
         classes: How many there are, the background included.
         origin: Of its weights, in words, where they were loaded from a run.
+        branch: Which of two answers; None is the method's own.
     """
 
     method: Method
@@ -48,10 +53,16 @@ class Predictor:
     fabric: Fabric
     classes: int
     origin: str = ""
+    branch: Branch | None = None
 
     @staticmethod
     def of(
-        run: RunFolder, *, device: Device = "auto", checkpoint: str | None = None, config: Config | None = None
+        run: RunFolder,
+        *,
+        device: Device = "auto",
+        checkpoint: str | None = None,
+        branch: Branch | None = None,
+        config: Config | None = None,
     ) -> Predictor:
         """That of a run.
 
@@ -59,6 +70,7 @@ class Predictor:
             run: A run with weights.
             device: Where to compute.
             checkpoint: Which weights; None is the best ones if there are validation scans, else the last ones.
+            branch: Which of two answers; None is the method's own.
             config: Its config with other windows, if not as it is.
         """
         facts = run.facts
@@ -66,13 +78,15 @@ class Predictor:
         fabric = make_fabric(Hardware(device), precision)
         classes = len(facts["classes"])
         method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
+        if branch and OUTPUTS[branch] not in method.outputs:
+            raise MixsegError(f"{run.path} was trained by {run.config.method}, which has no branches: do not name one.")
         origin = f"{chosen} checkpoint (step {step})"
-        return Predictor(method.to(fabric.device), config or run.config, fabric, classes, origin)
+        return Predictor(method.to(fabric.device), config or run.config, fabric, classes, origin, branch)
 
     @property
     def answer(self) -> str:
         """The output that users get."""
-        return self.method.outputs[0]
+        return OUTPUTS[self.branch] if self.branch else self.method.outputs[0]
 
     def maps(
         self, scan: Scan, *, outputs: Collection[str] = (), sureness: bool = False, tell: Tell | None = None

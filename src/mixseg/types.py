@@ -36,6 +36,9 @@ Sees = Literal["mixed", "full", "all-full", "unlabelled", "proposals"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 """Where to compute; "auto" takes the GPU if there is one."""
 
+Branch = Literal["student", "teacher", "both"]
+"""Of a run with two branches: which one predicts, or the mean of both."""
+
 
 @dataclass(frozen=True)
 class Volume:

@@ -106,6 +106,15 @@ def test_predictions_are_probabilities_of_the_size_of_the_image(name, dims):
 
 
 @every_method
+def test_an_output_by_itself_is_what_it_is_among_all(name):
+    method = tiny_method(name).eval()
+    image = part(2, 2).image
+    every = method.predict(image)
+    for output in method.outputs:
+        torch.testing.assert_close(method.predict(image, [output]), {output: every[output]}, rtol=0, atol=0)
+
+
+@every_method
 def test_predicting_changes_nothing(name):
     method = tiny_method(name).eval()
     before = {key: value.clone() for key, value in method.state_dict().items()}

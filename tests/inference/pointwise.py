@@ -18,10 +18,11 @@ class Pointwise(Method):
     def forward(self, batch, progress):
         raise NotImplementedError
 
-    def predict(self, image):
+    def predict(self, image, outputs=()):
         self.shapes.append(tuple(image.shape))
         slope = self.slope.reshape(1, 3, *[1] * (image.ndim - 2))
-        return {"bottom": (slope * image).softmax(dim=1), "top": (-slope * image).softmax(dim=1)}
+        slopes = {"bottom": slope, "top": -slope}
+        return {name: (slopes[name] * image).softmax(dim=1) for name in outputs or self.outputs}
 
 
 class Neighbours(Pointwise):
@@ -32,6 +33,6 @@ class Neighbours(Pointwise):
         torch.manual_seed(0)
         self.layer = torch.nn.Conv3d(1, 6, 5, padding=2).requires_grad_(False)
 
-    def predict(self, image):
-        one, other = (4 * self.layer(image)).split(3, dim=1)
-        return {"bottom": one.softmax(dim=1), "top": other.softmax(dim=1)}
+    def predict(self, image, outputs=()):
+        both = dict(zip(self.outputs, (4 * self.layer(image)).split(3, dim=1), strict=True))
+        return {name: both[name].softmax(dim=1) for name in outputs or self.outputs}

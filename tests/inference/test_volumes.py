@@ -111,7 +111,7 @@ def test_a_volume_is_answered_as_by_monai(size, weights, mode):
 class Place(Pointwise):
     """The first class is more probable the nearer a voxel lies to the window's start: windows then disagree."""
 
-    def predict(self, image):
+    def predict(self, image, outputs=()):
         ramp = torch.linspace(1, 0, image.shape[2]).reshape(1, 1, -1, 1, 1).expand(len(image), 1, *image.shape[2:])
         return {"bottom": torch.cat([ramp, 1 - ramp], dim=1)}
 
@@ -133,9 +133,9 @@ def test_a_volume_smaller_than_a_patch_is_seen_once_with_its_edge_repeated():
     seen = []
 
     class Looks(Pointwise):
-        def predict(self, image):
+        def predict(self, image, outputs=()):
             seen.append(image)
-            return super().predict(image)
+            return super().predict(image, outputs)
 
     image = torch.arange(6, dtype=torch.uint8).reshape(1, 2, 3, 1)
     found = by_slabs(Looks(), image, Windows((4, 3, 2)))["bottom"]

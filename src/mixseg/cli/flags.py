@@ -23,6 +23,7 @@ Layout = Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(def
 Spacing = Annotated[tuple[float, ...] | None, conf.arg(metavar="MM", help_behavior_hint="")]
 LongSide = Annotated[int | None, conf.arg(metavar="PIXELS", help_behavior_hint="")]
 Device = Annotated[types.Device, conf.arg(aliases=["-device"])]
+Branch = Annotated[types.Branch | None, conf.arg(help_behavior_hint="")]
 Labels = Annotated[LabelFlags, conf.OmitArgPrefixes, conf.arg(help="What the ids of label maps mean.")]
 
 AS_FOUND = LabelFlags()

@@ -14,6 +14,7 @@ from mixseg.cli.flags import (
     AS_FOUND,
     AS_PLANNED,
     PLAINLY,
+    Branch,
     Device,
     File,
     Folder,
@@ -177,6 +178,7 @@ def predict(
     input: Input,  # noqa: A002 - the flag
     out: Output,
     checkpoint: Annotated[Literal["best", "last"] | None, conf.arg(help_behavior_hint="")] = None,
+    branch: Branch = None,
     probabilities: bool = False,
     entropy: bool = False,
     window: Annotated[Literal["gaussian", "uniform"] | None, conf.arg(help_behavior_hint="")] = None,
@@ -192,6 +194,7 @@ def predict(
         input: A folder of images, in any format, or one image.
         out: The folder for the label maps.
         checkpoint: best on the validation scans, or last; if not given, best where there are validation scans.
+        branch: Of a method with two: the student, the teacher or the mean of both; if not given, the student.
         probabilities: Write the probability of each class too.
         entropy: Write a map of how unsure the network is too.
         window: Of volumes: let the middle of a window count more than its rim, or all of it alike; if not given, as in
@@ -201,8 +204,18 @@ def predict(
     """
     from mixseg.prediction import predict_folder
 
-    wanted = {"probabilities": probabilities, "entropy": entropy}
-    predict_folder(run, input, out, checkpoint=checkpoint, window=window, overlap=overlap, device=device, **wanted)
+    predict_folder(
+        run,
+        input,
+        out,
+        checkpoint=checkpoint,
+        branch=branch,
+        probabilities=probabilities,
+        entropy=entropy,
+        window=window,
+        overlap=overlap,
+        device=device,
+    )
     print(f"Written: {out}")
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from mixseg.config import Config, make_config
 from mixseg.files import write_json
@@ -90,7 +89,7 @@ def measure(row: str, config: Config, device: torch.device) -> Measure:
     image = torch.rand(1, CHANNELS, *config.grid, device=device)
     with torch.inference_mode():
         every = milliseconds(lambda: [network(image) for network in networks], device)
-        answer = milliseconds(lambda: answering(method, image), device)
+        answer = milliseconds(lambda: method.predict(image, method.outputs[:1]), device)
     return Measure(row, config.method, parameters, heads, every, answer)
 
 
@@ -104,13 +103,6 @@ def make(row: str, config: Config) -> Method:
     return SSCO(
         lambda branches: deepcopy(network), METHODS["ssco"].weights, MethodOptions(), students=STUDENTS_OF_THE_PAPER
     )
-
-
-def answering(method: Method, image: Tensor) -> object:
-    """What a prediction needs: of the two branches the student's, of the others all that ``predict`` does."""
-    if isinstance(method, DualBranch):
-        return method.network.decode(method.network.encode(image), method.bottom).softmax(dim=1)
-    return method.predict(image)
 
 
 def milliseconds(call: Callable[[], object], device: torch.device) -> float:

@@ -92,8 +92,9 @@ def pieces(
             yield Piece(place, found)
         return
     rows = (len(image), -1)
-    for some, found in predict_slices(method, image, mean.expand(rows), std.expand(rows), intensity=intensity):
-        yield Piece((some,), {name: probs.movedim(1, 0) for name, probs in found.items() if name in (outputs or found)})
+    mean, std = mean.expand(rows), std.expand(rows)
+    for some, found in predict_slices(method, image, mean, std, intensity=intensity, outputs=outputs):
+        yield Piece((some,), {name: probs.movedim(1, 0) for name, probs in found.items()})
 
 
 def maps(found: Iterable[Piece], grid: tuple[int, ...], *, sureness: bool = False) -> Maps:

@@ -39,7 +39,7 @@ def predict_slabs(
     They come in order along one axis and are overwritten when the next ones are asked for.
 
     Args:
-        method: In evaluation mode; one pass of it gives all outputs.
+        method: In evaluation mode.
         image: ``(C, *S)``, grey values 0 to 255, larger or smaller than a window.
         mean: Of the grey values of each channel.
         std: Likewise.
@@ -61,8 +61,7 @@ def predict_slabs(
             fed = torch.stack([wide[:, *_box(corner, windows.patch)] for corner in corners])
             rows = (len(corners), -1)
             fed = normalise(fed, mean.expand(rows), std.expand(rows), intensity)
-            found = method.predict(fed.to(next(method.parameters()).dtype))
-            sums.add({name: found[name] for name in outputs or found}, corners)
+            sums.add(method.predict(fed.to(next(method.parameters()).dtype), outputs), corners)
             done += len(corners)
             if tell is not None:
                 tell(f"{done} of {count} windows")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, overload
 
@@ -42,8 +42,8 @@ class Method(nn.Module, ABC):
         """The terms of the loss on ``batch``; ``progress`` runs from 0 to 1 through training."""
 
     @abstractmethod
-    def predict(self, image: Tensor) -> dict[str, Tensor]:
-        """Class probabilities ``(B, C, *S)`` of each output for ``(B, channels, *S)`` images."""
+    def predict(self, image: Tensor, outputs: Collection[str] = ()) -> dict[str, Tensor]:
+        """Class probabilities ``(B, C, *S)`` of ``outputs``, or of all if none are named, for ``(B, channels, *S)``."""
 
     def after_step(self, step: int, progress: float) -> None:
         """Called after optimiser step ``step`` (the first is 0): the place for moving averages."""

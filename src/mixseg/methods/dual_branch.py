@@ -12,7 +12,7 @@ Equations 1 to 5 of "Segmentation with mixed supervision: confidence maximizatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
 import torch
@@ -84,13 +84,19 @@ class DualBranch(Method):
             name: Term(values[name], self._weight(name, progress, batch)) for name in self.weights if name in values
         }
 
-    def predict(self, image: Tensor) -> dict[str, Tensor]:
-        """Probabilities of each branch, and their mean."""
+    def predict(self, image: Tensor, outputs: Collection[str] = ()) -> dict[str, Tensor]:
+        """Probabilities of each branch, and their mean. A branch that nobody asks for is not computed."""
         network = self.network if self.elder is None else self.elder.network
-        probs = [logits.float().softmax(dim=1) for logits in network(image)]
-        if len(probs) == 1:
-            return {"top": probs[0]}
-        return {"bottom": probs[1], "top": probs[0], "ensemble": (probs[0] + probs[1]) / 2}
+        wanted = [name for name in self.outputs if not outputs or name in outputs]
+        features = network.encode(image)
+        probs = {
+            name: network.decode(features, branch).float().softmax(dim=1)
+            for name, branch in {"top": TOP, "bottom": self.bottom}.items()
+            if name in wanted or "ensemble" in wanted
+        }
+        if "ensemble" in wanted:
+            probs["ensemble"] = (probs["top"] + probs["bottom"]) / 2
+        return {name: probs[name] for name in wanted}
 
     def after_step(self, step: int, progress: float) -> None:
         """The moving average follows, at first closely."""

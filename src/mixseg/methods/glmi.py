@@ -15,7 +15,7 @@ regularization", MELBA 2021.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +79,7 @@ class GLMI(Method):
             values |= self._unsupervised(images)
         return {name: Term(value, self.weights[name]) for name, value in values.items() if name in self.weights}
 
-    def predict(self, image: Tensor) -> dict[str, Tensor]:
+    def predict(self, image: Tensor, outputs: Collection[str] = ()) -> dict[str, Tensor]:
         """Probabilities of the network."""
         return {"top": probabilities(self.network, image)}
 

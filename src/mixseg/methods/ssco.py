@@ -18,7 +18,7 @@ of training.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -75,7 +75,7 @@ class SSCO(Method):
             self._teach(batch.full.image if images is None else images)
         return {name: Term(value, self._weight(name, progress)) for name, value in values.items()}
 
-    def predict(self, image: Tensor) -> dict[str, Tensor]:
+    def predict(self, image: Tensor, outputs: Collection[str] = ()) -> dict[str, Tensor]:
         """The mean of the teachers' probabilities."""
         return {"teachers": self._teach(image).mean(dim=0)}
 

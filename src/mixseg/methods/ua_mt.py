@@ -15,7 +15,7 @@ Yu et al., "Uncertainty-aware self-ensembling model for semi-supervised 3D left 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class UAMT(Method):
             values["consistency"] = self._consistency(images, progress)
         return {name: Term(value, self._weight(name, progress)) for name, value in values.items()}
 
-    def predict(self, image: Tensor) -> dict[str, Tensor]:
+    def predict(self, image: Tensor, outputs: Collection[str] = ()) -> dict[str, Tensor]:
         """Probabilities of the student."""
         return {"student": probabilities(self.student, image)}
 

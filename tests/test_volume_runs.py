@@ -16,6 +16,7 @@ from mixseg.hardware import Hardware
 from mixseg.logbook import read_log
 from mixseg.methods import METHODS
 from mixseg.pipeline import train_folder
+from mixseg.predictor import Predictor
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import read_proposals
 from mixseg.run import labelled_patches, train
@@ -84,6 +85,19 @@ def test_every_method_trains_predicts_and_scores_volumes(tmp_path, method):
     with np.load(run.path / "predictions.npz") as maps:
         assert {name.split("/")[1] for name in maps.files} == branches
         assert all(maps[name].shape == (10, 10, 10) for name in maps.files)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("dims", [2, 3])
+def test_on_a_gpu_a_run_that_was_loaded_answers_as_it_was_scored(tmp_path, dims):
+    scans, hardware = data(dims=dims), Hardware("cuda")
+    run = train(config(dims=dims, steps=4, precision="bf16"), scans, tmp_path / "run", hardware=hardware)
+    predictor = Predictor.of(run, device="cuda", checkpoint="last")
+    with np.load(run.path / "predictions.npz") as maps:
+        for scan in scans.val:
+            for branch, labels in predictor.maps(scan).labels.items():
+                np.testing.assert_array_equal(labels, maps[f"last/{branch}/{scan.name}"])
 
 
 def test_proposals_for_volumes_come_from_a_run_on_volumes(tmp_path):

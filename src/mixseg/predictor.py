@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from mixseg.config import Config
 from mixseg.data.grid import probabilities_to_source, to_source
 from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
-from mixseg.engine import evaluating
+from mixseg.engine import evaluating, speed_up
 from mixseg.errors import MixsegError
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric, settle_precision
@@ -80,6 +80,8 @@ class Predictor:
         method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
         if branch and OUTPUTS[branch] not in method.outputs:
             raise MixsegError(f"{run.path} was trained by {run.config.method}, which has no branches: do not name one.")
+        if fabric.device.type == "cuda":  # in the memory layout of the training, which cuDNN is fastest in
+            speed_up(method, replace(run.config, compile=False), fabric)
         origin = f"{chosen} checkpoint (step {step})"
         return Predictor(method.to(fabric.device), config or run.config, fabric, classes, origin, branch)
 

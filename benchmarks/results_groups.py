@@ -39,7 +39,7 @@ class Group:
         preset: Where the settings come from.
         changes: ``key=value`` for each setting that differs from the preset's.
         records: The first run of each seed.
-        again: Further runs of these seeds, which no mean counts: on a GPU the same seed does not end in the same place.
+        again: Further runs of these seeds, on arrays that were prepared anew, say. No mean counts them.
     """
 
     dataset: str

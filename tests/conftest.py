@@ -22,6 +22,21 @@ def _the_same_precision_on_every_machine():
         yield
 
 
+@pytest.fixture
+def decoded(monkeypatch):
+    """The branches that networks decode, in order."""
+    from mixseg.networks import Network
+
+    branches, decode = [], Network.decode_features
+
+    def noted(self, features, branch):
+        branches.append(branch)
+        return decode(self, features, branch)
+
+    monkeypatch.setattr(Network, "decode_features", noted)
+    return branches
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The public scans (acdc/, la/, splits.json), which are never part of the repository."""

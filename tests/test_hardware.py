@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from made_runs import config, data
-from mixseg.hardware import Hardware, settle_precision
+from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.run import train
 
 
@@ -19,6 +19,13 @@ def test_auto_is_bf16_on_a_cpu_that_has_it_and_the_run_says_so(tmp_path, monkeyp
     assert settle_precision("tf32", "cpu", dims=2) == "tf32"
     run = train(config(precision="auto", steps=5), data(), tmp_path / "run", hardware=Hardware("cpu"))
     assert run.facts["precision"] == "bf16"
+
+
+def test_a_run_by_itself_in_a_job_of_several_tasks_trains_alone(monkeypatch):
+    for name, value in {"JOB_ID": "7", "JOB_NAME": "job", "NTASKS": "2", "PROCID": "1", "LOCALID": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    fabric = make_fabric(Hardware("cpu"), "fp32")
+    assert (fabric.world_size, fabric.is_global_zero) == (1, True)
 
 
 @pytest.mark.parametrize(("major", "precision"), [(7, "fp32"), (8, "bf16")])

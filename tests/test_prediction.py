@@ -185,11 +185,21 @@ def test_a_branch_that_is_asked_for_predicts(slices, tmp_path, capsys):
     np.testing.assert_allclose(maps["both"], (maps["teacher"] + maps["student"]) / 2, atol=1e-6)
 
 
-def test_a_branch_of_a_method_without_branches_is_refused(tmp_path):
-    train(config(method="ua-mt", steps=2), data(val=0), tmp_path / "run", hardware=Hardware("cpu"))
+@pytest.mark.parametrize("more", [{}, {"probabilities": True}, {"entropy": True}])
+def test_the_teacher_is_not_computed_for_an_answer_of_the_student(slices, tmp_path, decoded, more):
+    predict(slices, tmp_path / "out", **more)
+    assert set(decoded) == {1}
+
+
+@pytest.mark.parametrize("method", ["single", "glmi", "ua-mt"])
+def test_a_branch_of_a_method_with_one_answer_is_refused(tmp_path, method):
+    train(config(method=method, steps=2), data(val=0, bare=2), tmp_path / "run", hardware=Hardware("cpu"))
     io.write(tmp_path / "images" / "a.nii.gz", np.zeros((16, 16, 2), np.float32))
-    with pytest.raises(MixsegError, match="was trained by ua-mt, which has no branches: do not name one"):
-        predict(tmp_path, tmp_path / "out", branch="teacher")
+    for branch in ("student", "teacher", "both"):
+        with pytest.raises(MixsegError, match=f"was trained by {method}, which has one answer: name no branch"):
+            predict(tmp_path, tmp_path / "out", branch=branch)
+    with pytest.raises(MixsegError, match="Unknown branch 'studnet': did you mean 'student'"):
+        predict(tmp_path, tmp_path / "out", branch="studnet")
     assert not (tmp_path / "out").exists()
 
 

@@ -104,6 +104,12 @@ def without_full_masks(prepared, split):
     return [case for case in prepared.cases if case.patient in split.train[1:]]
 
 
+def test_masks_are_proposed_by_the_students_decoder_alone(prepared, split, source, tmp_path, decoded):
+    config = make_config(**settings(method="proposals", proposals_from=str(source)))
+    assert propose(config, prepared, split, tmp_path / "out", hardware=CPU).masks
+    assert set(decoded) == {1}
+
+
 def test_proposals_are_the_argmax_of_the_students_last_answer(prepared, split, source, finished):
     student = load(RunFolder(source), channels=1, classes=2, checkpoint="last").method
     kept = read_proposals(finished / FILE)

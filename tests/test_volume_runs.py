@@ -94,6 +94,9 @@ def test_on_a_gpu_a_run_that_was_loaded_answers_as_it_was_scored(tmp_path, dims)
     scans, hardware = data(dims=dims), Hardware("cuda")
     run = train(config(dims=dims, steps=4, precision="bf16"), scans, tmp_path / "run", hardware=hardware)
     predictor = Predictor.of(run, device="cuda", checkpoint="last")
+    layout = torch.channels_last if dims == 2 else torch.channels_last_3d
+    weights = [each for each in predictor.method.parameters() if each.ndim == dims + 2]
+    assert all(each.is_contiguous(memory_format=layout) for each in weights)
     with np.load(run.path / "predictions.npz") as maps:
         for scan in scans.val:
             for branch, labels in predictor.maps(scan).labels.items():

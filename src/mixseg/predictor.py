@@ -16,7 +16,7 @@ from mixseg.data.grid import probabilities_to_source, to_source
 from mixseg.data.prepared import PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.engine import evaluating, speed_up
-from mixseg.errors import MixsegError
+from mixseg.errors import MixsegError, known
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabilities, winners
@@ -73,13 +73,15 @@ class Predictor:
             branch: Which of two answers; None is the method's own.
             config: Its config with other windows, if not as it is.
         """
+        if branch:
+            known("branch", branch, OUTPUTS)
         facts = run.facts
         precision = settle_precision(run.config.precision, device, dims=run.config.dims)
         fabric = make_fabric(Hardware(device), precision)
         classes = len(facts["classes"])
         method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
-        if branch and OUTPUTS[branch] not in method.outputs:
-            raise MixsegError(f"{run.path} was trained by {run.config.method}, which has no branches: do not name one.")
+        if branch and not set(OUTPUTS.values()) <= set(method.outputs):
+            raise MixsegError(f"{run.path} was trained by {run.config.method}, which has one answer: name no branch.")
         if fabric.device.type == "cuda":  # in the memory layout of the training, which cuDNN is fastest in
             speed_up(method, replace(run.config, compile=False), fabric)
         origin = f"{chosen} checkpoint (step {step})"

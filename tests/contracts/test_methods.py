@@ -112,6 +112,7 @@ def test_an_output_by_itself_is_what_it_is_among_all(name):
     every = method.predict(image)
     for output in method.outputs:
         torch.testing.assert_close(method.predict(image, [output]), {output: every[output]}, rtol=0, atol=0)
+    assert tuple(method.predict(image, method.outputs[::-1])) == method.outputs, "the answer first"
 
 
 @every_method

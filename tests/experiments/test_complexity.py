@@ -27,6 +27,12 @@ def test_the_networks_have_as_many_parameters_as_the_paper_says(row):
     assert sum(each.numel() for network in networks for each in network.parameters()) == PAPER[row]
 
 
+def test_an_answer_takes_the_students_decoder_alone(decoded):
+    config = make_config(method="kl-ent", preset="quick", width=2, depth=2, size=[16, 16])
+    measure("dual-branch", config, torch.device("cpu"))
+    assert decoded.count(1) == 2 * decoded.count(0), "once among all, and once by itself"
+
+
 def test_heads_are_counted_apart():
     small = {"preset": "quick", "width": 2, "depth": 2, "size": [16, 16]}
     glmi, single = (

@@ -43,7 +43,10 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def predict(self, image: Tensor, outputs: Collection[str] = ()) -> dict[str, Tensor]:
-        """Class probabilities ``(B, C, *S)`` of ``outputs``, or of all if none are named, for ``(B, channels, *S)``."""
+        """Class probabilities ``(B, C, *S)`` of each output for ``(B, channels, *S)`` images, the answer first.
+
+        Of ``outputs`` alone, in the method's own order, if any are named.
+        """
 
     def after_step(self, step: int, progress: float) -> None:
         """Called after optimiser step ``step`` (the first is 0): the place for moving averages."""

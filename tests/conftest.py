@@ -10,6 +10,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
+from mixseg.data import parallel
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -19,6 +21,14 @@ def _the_same_precision_on_every_machine():
     with pytest.MonkeyPatch.context() as patch:
         for ask in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
             patch.setattr(torch.cpu, ask, lambda: False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_handful_of_scans_is_prepared_in_this_process():
+    """Worker processes take seconds to start and the scans of a test none: tests of processes ask for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parallel, "FEW", 100)
         yield
 
 

@@ -67,9 +67,9 @@ def test_the_example_is_under_20_lines_and_runs_as_printed(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_the_example_as_printed_finds_most_of_the_left_ventricle(tmp_path, monkeypatch, capsys):
+def test_the_example_finds_most_of_the_left_ventricle_in_half_its_steps(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    exec(EXAMPLE, {})
+    exec(EXAMPLE.replace("steps=150", "steps=75"), {})
     assert float(re.search(r"left ventricle: ([\d.]+)", capsys.readouterr().out)[1]) > 0.5
 
 

@@ -79,16 +79,16 @@ def killed_at(monkeypatch):
     ),
 )
 def test_stopped_twice_and_resumed_is_bit_equal_to_uninterrupted(tmp_path, killed_at, settings):
-    settings = {**settings, "validate_every": 3}
+    settings = {**settings, "validate_every": 3, "steps": 10}
     scans = scans_for(settings)
     whole = train(config(**settings), scans, tmp_path / "whole", hardware=CPU)
-    for step in (9, 18):
-        killed_at(step, steps=20)
+    for step in (6, 9):
+        killed_at(step, steps=10)
         with pytest.raises(PowerCutError):
             train(config(**settings), scans, tmp_path / "broken", hardware=CPU)
         assert checkpoint(tmp_path / "broken" / "last.pt")["step"] == step - 1, "between two looks"
         assert not RunFolder(tmp_path / "broken").finished
-    killed_at(-1, steps=20)
+    killed_at(-1, steps=10)
     resumed = train(config(**settings), scans, tmp_path / "broken", hardware=CPU)
     assert_same_run(whole.path, resumed.path)
 
@@ -106,7 +106,7 @@ def kill_when(process, log, lines):
 
 
 def test_killed_for_real_three_times_at_random_steps_is_bit_equal_to_uninterrupted(tmp_path):
-    settings = {**KL_ENT, "steps": 120, "validate_every": 2}
+    settings = {**KL_ENT, "steps": 80, "validate_every": 2}
     asked = json.dumps({"config": settings, "seconds_between_checkpoints": 0.01})
     out = tmp_path / "killed"
     random.seed(time.time_ns())
@@ -114,7 +114,7 @@ def test_killed_for_real_three_times_at_random_steps_is_bit_equal_to_uninterrupt
         process = subprocess.Popen(
             [sys.executable, str(SCRIPT), str(out), asked], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        lines = 15 * round_ + random.randint(1, 14)
+        lines = 8 * round_ + random.randint(1, 7)
         assert kill_when(process, out / "log.jsonl", lines), "it was still training"
         assert not RunFolder(out).finished
     resumed = train(config(**settings), data(), out, hardware=CPU)

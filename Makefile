@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/mixseg demo --out demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .

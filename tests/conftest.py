@@ -33,6 +33,17 @@ def _a_handful_of_scans_is_prepared_in_this_process():
 
 
 @pytest.fixture
+def unpainted(monkeypatch):
+    """Figures of reports are made, and not painted, which takes most of the time: for tests of words and files."""
+    from matplotlib.figure import Figure  # here, so that tests of other things need not wait for it
+    from PIL import Image
+
+    def save(figure, target, **_):
+        Image.new("L", (1, 1)).save(target, format="png")
+
+    monkeypatch.setattr(Figure, "savefig", save)
+
+
 def decoded(monkeypatch):
     """The branches that networks decode, in order."""
     from mixseg.networks import Network

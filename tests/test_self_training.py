@@ -26,6 +26,7 @@ from mixseg.self_training import self_train
 from mixseg.simulation import Recipe, simulate_phantom
 
 CPU = Hardware("cpu")
+pytestmark = pytest.mark.usefixtures("unpainted")  # but for the page of ``made``, which is there before
 SMALL = {"preset": "quick", "target": ["LV"], "steps": 4, "size": [16, 16], "width": 2, "depth": 2, "validate_every": 2}
 
 

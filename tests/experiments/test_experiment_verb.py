@@ -51,7 +51,7 @@ def scans(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch):
+def here(unpainted, monkeypatch):
     monkeypatch.setattr("mixseg.experiments.conduct.make_executor", lambda name, place: Here(place))
     monkeypatch.setattr("mixseg.experiments.runner.SECONDS_BETWEEN_LOOKS", 0.0)
 
@@ -144,6 +144,8 @@ def test_no_experiment_is_refused_as_it_is(tmp_path, monkeypatch, name, preset):
     def read(*arguments):
         raise ReadError
 
+    # On "meta", where networks are tried, drawing the first weights takes most of the time and gives none.
+    monkeypatch.setattr("mixseg.networks.initialise", lambda network, init: None)
     monkeypatch.setattr("mixseg.experiments.conduct.find_scans", read)
     monkeypatch.setattr("mixseg.experiments.conduct._measure", read)
     with pytest.raises(ReadError):

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ from mixseg.experiments.tables import score_table
 from mixseg.files import write_json
 
 
-@pytest.fixture
-def made(tmp_path):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """Two finished rows with pictures, one that failed, one for which there are too few scans."""
+    tmp_path = tmp_path_factory.mktemp("made")
     kl, kl_ent, failed = cell("kl", ("bottom", "top")), cell("kl-ent", ("bottom", "top")), cell("single", seeds=(0, 1))
     short = Cell("kl-ent", "set-10", ("bottom",), missing="not enough scans")
     folder = write_experiment(tmp_path / "out", [failed, kl, kl_ent, short], seeds=(0, 1))
@@ -38,7 +40,7 @@ def made(tmp_path):
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(made):
     return report.write_experiment(made).read_text(encoding="utf-8")
 
@@ -72,15 +74,20 @@ def test_every_kind_of_figure_is_shown_or_named_with_the_command_that_makes_it(m
     assert "<td>needs finished runs of kl-ent and upper-bound-set</td>" in page
 
 
-def test_the_figures_lie_beside_as_files_and_old_ones_go(made, page):
+@pytest.fixture
+def copied(made, page, tmp_path):
+    return shutil.copytree(made.parent, tmp_path / "out") / made.name
+
+
+def test_the_figures_lie_beside_as_files_and_old_ones_go(copied, page):
     names = {"qualitative-set-3.png", "probabilities.png", "confidence.png"}
-    assert {path.name for path in (made / "figures").iterdir()} == names
+    assert {path.name for path in (copied / "figures").iterdir()} == names
     for name in names:
-        with Image.open(made / "figures" / name) as picture:
+        with Image.open(copied / "figures" / name) as picture:
             picture.verify()
-    (made / "figures" / "terms.png").write_bytes(b"of an earlier report")
-    report.write_experiment(made)
-    assert {path.name for path in (made / "figures").iterdir()} == names
+    (copied / "figures" / "terms.png").write_bytes(b"of an earlier report")
+    report.write_experiment(copied)
+    assert {path.name for path in (copied / "figures").iterdir()} == names
     assert page.count("<img ") == 3
     assert not re.search(r'(src|href)="(?!data:|#)', page), "nothing is loaded from elsewhere"
 
@@ -162,16 +169,17 @@ def test_complexity_has_a_table_of_its_own(tmp_path):
         assert f">{text}<" in page
 
 
-def test_the_verb_knows_an_experiment_and_a_folder_of_experiments(made, capsys):
-    assert main(["report", str(made)]) == 0
-    assert f"Written: {made / 'report.html'}" in capsys.readouterr().out
-    mine = made.parent.parent / "mine.html"
-    assert main(["report", str(made), "-o", str(mine)]) == 0
-    assert mine.read_text(encoding="utf-8") == (made / "report.html").read_text(encoding="utf-8")
-    write_experiment(made.parent, [cell("kl")], experiment="proposals")
-    assert main(["report", str(made.parent)]) == 0
+@pytest.mark.usefixtures("unpainted")
+def test_the_verb_knows_an_experiment_and_a_folder_of_experiments(copied, capsys):
+    assert main(["report", str(copied)]) == 0
+    assert f"Written: {copied / 'report.html'}" in capsys.readouterr().out
+    mine = copied.parent.parent / "mine.html"
+    assert main(["report", str(copied), "-o", str(mine)]) == 0
+    assert mine.read_text(encoding="utf-8") == (copied / "report.html").read_text(encoding="utf-8")
+    write_experiment(copied.parent, [cell("kl")], experiment="proposals")
+    assert main(["report", str(copied.parent)]) == 0
     assert capsys.readouterr().out.count("Written: ") == 3
-    assert main(["report", str(made.parent), "-o", str(mine)]) == 2
+    assert main(["report", str(copied.parent), "-o", str(mine)]) == 2
     assert "holds 2 experiments, each with its own page: name one" in capsys.readouterr().err
 
 

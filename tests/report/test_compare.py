@@ -57,6 +57,7 @@ def test_runs_that_differ_in_more_than_a_name_can_say_are_told_apart_by_their_fo
     assert [each.name for each in found] == ["kl-ent (small)", "kl-ent (large)"]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_folders_of_one_name_are_told_apart_by_those_above_them(tmp_path):
     more = {"ramp": 0.3, "width": 20, "temperature": 2.0, "divergence": "alpha-2", "schedule": "constant"}
     runs = [tmp_path / "A" / "run", tmp_path / "B2" / "run"]

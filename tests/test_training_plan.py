@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import mixseg
 from discs import total
-from mixseg import io, training_plan
+from mixseg import io, networks, training_plan
 from mixseg.cli import main
 from mixseg.config import make_config
 from mixseg.data.crop import uncut
@@ -289,6 +289,7 @@ def held_by_a_step(config, rows, grid, device):
 @pytest.mark.parametrize("dims", [2, 3])
 def test_the_rule_for_memory_is_what_a_step_of_the_method_holds(name, dims, monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which "meta" does not know
+    monkeypatch.setattr(networks, "initialise", lambda network, init: None)  # slow there, and without effect
     config = make_config(method=name, dims=dims, precision="fp32")
     rows = (config.batch.full, config.batch.partial, config.batch.bare)
     counted, weights = held_by_a_step(config, rows, config.grid, "meta")

@@ -32,7 +32,7 @@ from mixseg.scores import read_metrics, summarise
 def collapsed(tmp_path_factory):
     """A 2D run of two classes that collapsed for a while, with the test set opened; and its page."""
     folder = tmp_path_factory.mktemp("runs") / "collapsed"
-    write_run(folder, collapse=True, test=True)
+    write_run(folder, collapse=True, test=True, scans=4)
     return folder, write_report(folder).read_text(encoding="utf-8")
 
 

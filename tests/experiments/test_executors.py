@@ -79,10 +79,22 @@ def test_a_killed_runner_and_a_killed_worker_are_survived_and_nothing_is_done_tw
 
 
 @pytest.mark.filterwarnings("ignore")  # of Ray itself
-def test_two_workers_of_ray_do_the_same_grid(scans, tmp_path):
-    pytest.importorskip("ray", reason="needs pip install 'mixseg[ray]'")
-    request = small("lower-bound", "single")
-    folder, board = conduct("main", str(scans), tmp_path, request, on="ray", place=Place(tmp_path, "cpu", 2))
+def test_two_workers_of_ray_do_the_same_grid_as_urgently_as_others_and_leave_signals_to_who_starts_them(
+    scans, tmp_path, monkeypatch
+):
+    ray = pytest.importorskip("ray", reason="needs pip install 'mixseg[ray]'")
+    monkeypatch.delenv("RAY_worker_niceness", raising=False)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    urgency = []
+
+    def look(board):
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+        if not urgency:  # once is enough, beside the runs
+            urgency.append(ray.get(ray.remote(num_cpus=0)(lambda: os.nice(0)).remote()))
+
+    request, place = small("lower-bound", "single"), Place(tmp_path, "cpu", 2)
+    folder, board = conduct("main", str(scans), tmp_path, request, on="ray", place=place, show=look)
+    assert urgency == [os.nice(0)]
     assert set(board.standing.values()) == {"done"}
     for run in read_plan(folder).runs:
         assert read_metrics(run_path(folder, run.name) / "metrics.csv")
@@ -115,19 +127,6 @@ def test_a_worker_outlives_the_ctrl_c_of_its_runner_and_keeps_its_last_step_when
     console = (out / "console.log").read_text()
     last = console.strip().splitlines()[-1]
     assert re.fullmatch(r"Stopped at step (\d+) of 1000000; the checkpoint of step \1 is kept: .*", last), console
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_ray_leaves_the_urgency_of_its_workers_and_the_signals_of_who_starts_it_as_they_are(tmp_path, monkeypatch):
-    pytest.importorskip("ray", reason="needs pip install 'mixseg[ray]'")
-    monkeypatch.delenv("RAY_worker_niceness", raising=False)
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    executor = make_executor("ray", Place(tmp_path, "cpu", 1))
-    try:
-        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-        assert executor.ray.get(executor.ray.remote(lambda: os.nice(0)).remote()) == os.nice(0)
-    finally:
-        executor.close()
 
 
 @pytest.mark.filterwarnings("ignore")  # of submitit itself

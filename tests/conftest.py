@@ -44,6 +44,7 @@ def unpainted(monkeypatch):
     monkeypatch.setattr(Figure, "savefig", save)
 
 
+@pytest.fixture
 def decoded(monkeypatch):
     """The branches that networks decode, in order."""
     from mixseg.networks import Network

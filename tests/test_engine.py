@@ -35,6 +35,7 @@ from mixseg.logbook import read_log
 from mixseg.methods import METHODS, Method, Term
 from mixseg.model import build, load
 from mixseg.networks.idle_biases import drop_idle_biases
+from mixseg.predictor import Predictor
 from mixseg.run import settle_batch, train
 from mixseg.scores import read_metrics
 from mixseg.stepping import lr_factor
@@ -82,6 +83,20 @@ class Breaks(Method):
 
     def after_step(self, step, progress):
         self.steps = step + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "layout"),
+    [
+        ({"norm": "batch"}, torch.channels_last),
+        ({"norm": "instance"}, torch.contiguous_format),
+        ({"norm": "instance", "dims": 3}, torch.channels_last_3d),
+    ],
+)
+def test_a_loaded_run_predicts_in_the_memory_layout_that_suits_its_network(tmp_path, settings, layout):
+    run = train(config(steps=2, **settings), data(dims=settings.get("dims", 2)), tmp_path / "run", hardware=CPU)
+    weight = max(Predictor.of(run, device="cpu").method.parameters(), key=torch.numel)
+    assert weight.is_contiguous(memory_format=layout)
 
 
 def test_training_lowers_the_loss_and_leaves_what_a_run_folder_holds(tmp_path):

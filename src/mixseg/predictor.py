@@ -82,8 +82,7 @@ class Predictor:
         method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
         if branch and not set(OUTPUTS.values()) <= set(method.outputs):
             raise MixsegError(f"{run.path} was trained by {run.config.method}, which has one answer: name no branch.")
-        if fabric.device.type == "cuda":  # in the memory layout of the training, which cuDNN is fastest in
-            speed_up(method, replace(run.config, compile=False), fabric)
+        speed_up(method, replace(run.config, compile=False), fabric)
         origin = f"{chosen} checkpoint (step {step})"
         return Predictor(method.to(fabric.device), config or run.config, fabric, classes, origin, branch)
 

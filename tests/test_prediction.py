@@ -177,9 +177,9 @@ def test_it_is_said_which_output_of_which_weights_goes_where(tmp_path, capsys, m
 
 def test_a_branch_that_is_asked_for_predicts(slices, tmp_path, capsys):
     maps = {}
-    for branch in (None, "student", "teacher", "both"):
+    for branch, who in ((None, "student"), ("student", "student"), ("teacher", "teacher"), ("both", "mean of both")):
         maps[branch] = predict(slices, tmp_path / str(branch), probabilities=True, branch=branch)["a_probability_disc"]
-        assert capsys.readouterr().out.startswith(f"The {branch or 'student'} (")
+        assert capsys.readouterr().out.startswith(f"The {who} (")
     np.testing.assert_array_equal(maps["student"], maps[None])
     assert not np.allclose(maps["teacher"], maps["student"])
     np.testing.assert_allclose(maps["both"], (maps["teacher"] + maps["student"]) / 2, atol=1e-6)

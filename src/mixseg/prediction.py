@@ -148,7 +148,8 @@ def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, ov
 
 def _who(predictor: Predictor) -> str:
     """Which output of which weights users get."""
-    return f"The {branch_name(predictor.answer, predictor.method.outputs)} of the {predictor.origin}"
+    mean_of = "mean of " if predictor.branch == "both" else ""
+    return f"The {mean_of}{branch_name(predictor.answer, predictor.method.outputs)} of the {predictor.origin}"
 
 
 def _unfinished(run: RunFolder) -> list[str]:

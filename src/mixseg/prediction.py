@@ -148,7 +148,7 @@ def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, ov
 
 def _who(predictor: Predictor) -> str:
     """Which output of which weights users get."""
-    mean_of = "mean of " if predictor.branch == "both" else ""
+    mean_of = "mean of " if predictor.answer == "ensemble" else ""
     return f"The {mean_of}{branch_name(predictor.answer, predictor.method.outputs)} of the {predictor.origin}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from mixseg.inference import Bytes, Maps, Piece, Windows, maps, pieces, probabil
 from mixseg.methods import Method
 from mixseg.model import load
 from mixseg.pieces import largest_pieces
+from mixseg.scores import short_name
 from mixseg.types import Branch, Device
 
 MOST_PROBABILITIES = 2e9
@@ -30,9 +32,6 @@ MOST_PROBABILITIES = 2e9
 
 Tell = Callable[[str], None]
 """Hears how far a prediction is."""
-
-OUTPUTS: dict[Branch, str] = {"student": "bottom", "teacher": "top", "both": "ensemble"}
-"""What methods with two branches call them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Predictor:
         fabric: Where it computes.
         classes: How many there are, the background included.
         origin: Of its weights, in words, where they were loaded from a run.
-        branch: Which of two answers; None is the method's own.
+        output: The one that users get, if not the method's own answer.
     """
 
     method: Method
@@ -53,7 +52,7 @@ class Predictor:
     fabric: Fabric
     classes: int
     origin: str = ""
-    branch: Branch | None = None
+    output: str = ""
 
     @staticmethod
     def of(
@@ -74,22 +73,25 @@ class Predictor:
             config: Its config with other windows, if not as it is.
         """
         if branch:
-            known("branch", branch, OUTPUTS)
+            known("branch", branch, get_args(Branch))
         facts = run.facts
         precision = settle_precision(run.config.precision, device, dims=run.config.dims)
         fabric = make_fabric(Hardware(device), precision)
         classes = len(facts["classes"])
         method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
-        if branch and not set(OUTPUTS.values()) <= set(method.outputs):
+        named = {short_name(output, method.outputs): output for output in method.outputs}
+        if branch and len(named) == 1:
             raise MixsegError(f"{run.path} was trained by {run.config.method}, which has one answer: name no branch.")
         speed_up(method, replace(run.config, compile=False), fabric)
         origin = f"{chosen} checkpoint (step {step})"
-        return Predictor(method.to(fabric.device), config or run.config, fabric, classes, origin, branch)
+        return Predictor(
+            method.to(fabric.device), config or run.config, fabric, classes, origin, named[branch] if branch else ""
+        )
 
     @property
     def answer(self) -> str:
         """The output that users get."""
-        return OUTPUTS[self.branch] if self.branch else self.method.outputs[0]
+        return self.output or self.method.outputs[0]
 
     def maps(
         self, scan: Scan, *, outputs: Collection[str] = (), sureness: bool = False, tell: Tell | None = None

@@ -127,7 +127,7 @@ def marked(method, images):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_mixed_batch_statistics_mark_far_too_much_on_unlabelled_scans_and_separate_ones_do_not(seed):
     bare, truth = hearts(tuple(range(2, 10)))
     expected = hearts((0, 1))[1].float().mean().item()

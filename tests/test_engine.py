@@ -19,6 +19,7 @@ import torch
 import torch._inductor
 from torch._dynamo.exc import TorchDynamoException
 from torch._functorch import config as functorch
+from torch._inductor import codecache
 
 from discs import batch, tiny_method, total
 from made_runs import checkpoint, config, data, differences
@@ -39,6 +40,7 @@ from mixseg.predictor import Predictor
 from mixseg.run import settle_batch, train
 from mixseg.scores import read_metrics
 from mixseg.stepping import lr_factor
+from mixseg.types import Batch, Part
 
 CPU = Hardware("cpu")
 
@@ -645,8 +647,22 @@ def test_a_disk_that_fills_up_on_the_way_is_told_as_such_and_leaves_the_old_chec
     assert (finished / "last.pt").read_bytes() == before
 
 
-def test_a_checkpoint_is_of_the_moment_it_was_asked_for(tmp_path, monkeypatch):
-    method = tiny_method("kl-ent")
+@pytest.mark.parametrize(
+    ("device", "room"),
+    [
+        ("cpu", False),
+        *(
+            pytest.param(
+                *("cuda", room),
+                marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")],
+            )
+            for room in (False, True)
+        ),
+    ],
+)
+def test_a_checkpoint_is_of_the_moment_it_was_asked_for(tmp_path, monkeypatch, device, room):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (2**40 if room else 0, 2**40))
+    method = tiny_method("kl-ent").to(device)
     state = State(method, make_optimizer(method, config()), step=3)
     state.keep_if_best(0.5)
     before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
@@ -659,7 +675,8 @@ def test_a_checkpoint_is_of_the_moment_it_was_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_write", wait_and_write)
     with Writer() as writer:
         writer.save(state, tmp_path)
-        total(method(batch(), 0.5)).backward()
+        there = Batch(*(Part(*(tensor.to(device) for tensor in part)) for part in batch()))
+        total(method(there, 0.5)).backward()
         state.optimizer.step()
         state.step = 4
         assert not list(tmp_path.iterdir()), "training goes on before anything is written"
@@ -667,7 +684,7 @@ def test_a_checkpoint_is_of_the_moment_it_was_asked_for(tmp_path, monkeypatch):
     last, best = (checkpoint(tmp_path / f"{name}.pt") for name in ("last", "best"))
     assert (last["step"], best["step"]) == (3, 3)
     for content in (last, best):
-        assert not differences(content["method"], before)
+        assert not differences(content["method"], {name: tensor.cpu() for name, tensor in before.items()})
     assert last["optimizer"]["state"] == {}
     assert differences(dict(method.state_dict()), before)
 
@@ -699,6 +716,11 @@ def test_this_torch_has_the_switches_that_make_compiled_steps_fast():
     assert set(engine.COMPILER) <= set(torch._inductor.list_options())
 
 
+def test_this_torch_has_the_hashes_that_are_taken_beside_other_work():
+    assert callable(codecache.torch_key)
+    assert callable(codecache.CacheBase.get_system)
+
+
 def test_the_compiler_is_imported_once_and_beside_other_work(monkeypatch):
     go_on, imported = threading.Event(), []
 
@@ -714,7 +736,7 @@ def test_the_compiler_is_imported_once_and_beside_other_work(monkeypatch):
         assert not begun.done()
         go_on.set()
         begun.result(60)
-        assert imported == ["torch._inductor.compile_fx"]
+        assert imported[0] == "torch._inductor.compile_fx"
     finally:
         engine.fetch_compiler.cache_clear()
 

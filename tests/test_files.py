@@ -113,6 +113,19 @@ def test_arrays_are_kept_one_by_one_and_read_as_one_archive(tmp_path):
     assert (tmp_path / "maps.npz").stat().st_size < 1.5 * (tmp_path / "numpys.npz").stat().st_size
 
 
+def test_an_array_for_which_the_disk_has_no_room_is_one_sentence_and_no_archive(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "write_array", refuse)
+    with (
+        pytest.raises(MixsegError, match=r"No space left to write .*maps\.npz"),
+        writing_arrays(tmp_path / "maps.npz") as keep,
+    ):
+        keep("a", np.zeros(3, np.uint8))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "/x", "a/b", "a\\b", "x\0"])
 def test_a_name_that_leads_to_another_folder_is_one_sentence(name):
     with pytest.raises(MixsegError, match=r"^The scan .* in here cannot be part of a file name: rename it"):

@@ -7,7 +7,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -250,8 +250,20 @@ def fetch_compiler() -> Future[Any]:
     """Import the compiler, which takes a second or more, while the caller prepares other things."""
     pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compiler")
     future = pool.submit(import_module, "torch._inductor.compile_fx")
+    pool.submit(_name_compiler)
     pool.shutdown(wait=False)
     return future
+
+
+def _name_compiler() -> None:
+    """Have the compiler hash its own sources and Triton's, by which it finds what it has compiled before.
+
+    Another second, which it has to itself here, beside the tracing of the method.
+    """
+    with suppress(Exception):  # it does so itself where this fails: these are no part of its interface
+        codecache = import_module("torch._inductor.codecache")
+        codecache.torch_key()
+        codecache.CacheBase.get_system()
 
 
 def speed_up(method: Method, config: Config, fabric: Fabric) -> None:

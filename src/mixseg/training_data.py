@@ -139,7 +139,7 @@ def check_classes(data: Data) -> None:
         for scan in scans:
             for labels in (scan.full, scan.partial):
                 if labels is not None:
-                    seen[np.unique(labels)] = True
+                    seen |= np.bincount(labels.ravel(), minlength=len(seen)) > 0
     missing = [name for index, name in enumerate(data.classes) if not seen[index]]
     if missing:
         raise MixsegError(

@@ -17,7 +17,7 @@ from mixseg.errors import MixsegError
 from mixseg.examples.choices import choose, choose_common
 from mixseg.examples.cuts import Bytes, Example, Plane, cut
 from mixseg.examples.montage import Montage
-from mixseg.files import replacing
+from mixseg.files import writing_arrays
 from mixseg.inference import Maps
 from mixseg.scores import Row
 
@@ -66,8 +66,10 @@ def write_examples(
         }
         for example in examples
     ]
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]
+    with writing_arrays(path) as keep:
+        keep("about", np.array(json.dumps(about)))
+        for name, array in arrays.items():
+            keep(name, array)
 
 
 def read_examples(path: Path) -> list[Example]:

@@ -84,6 +84,18 @@ def test_scores_of_the_files_are_scores_of_the_run(way: Path) -> None:
         assert (float(dsc) if dsc else None) == (pytest.approx(float(of_run[key])) if of_run[key] else None)
 
 
+def test_scores_on_the_grid_of_the_files_keep_validation_and_test_apart(way: Path) -> None:
+    native = way / "run" / "native"
+    parts = []
+    for folder in (way / "run", native):
+        with (folder / "metrics.csv").open() as file:
+            parts.append({(row["case"], row["part"]) for row in csv.DictReader(file)})
+    assert parts[0] == parts[1]
+    for part in ("val", "test"):
+        cases = json.loads((native / f"summary_last_bottom_{part}.json").read_text())["metric_per_case"]
+        assert len(cases) == sum(own == part for _, own in parts[0])
+
+
 def test_reports_stand_by_themselves(way: Path) -> None:
     for page in (way / "run" / "report.html", way / "scans.html"):
         text = page.read_text()

@@ -5,13 +5,15 @@ import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mixseg import evaluation, io
 from mixseg.errors import MixsegError
-from mixseg.evaluation import evaluate, read_metrics
+from mixseg.evaluation import evaluate, read_metrics, write_metrics
 from mixseg.labels import LabelFlags
 from mixseg.metrics import case_metrics
 from mixseg.types import IGNORE, Case, Source
@@ -130,6 +132,25 @@ def test_checkpoints_and_branches_are_the_names_of_folders(folders, tmp_path):
     assert len(result.missing) == 6
 
 
+def test_cases_have_the_parts_that_they_had_in_the_run_that_predicted_them(folders, tmp_path):
+    _, masks, arrays = folders
+    run = tmp_path / "run"
+    write(run / "predictions" / "last" / "bottom", {case: predicted for case, (predicted, _) in arrays.items()})
+    (run / "environment.json").write_text(json.dumps({"classes": list(CLASSES)}))
+    (run / "config.json").write_text("{}")
+    parts = {"a": "test", "b": "val", "c": "test"}
+    unscored = evaluate(run, masks).rows
+    assert {row.part for row in unscored} == {""}
+    write_metrics(run / "metrics.csv", [replace(row, part=parts[row.case]) for row in unscored])
+    for where in (run, run / "predictions" / "last" / "bottom"):
+        result = evaluate(where, masks)
+        assert {(row.case, row.part) for row in result.rows} == set(parts.items())
+    written = [path.name for path in result.write(tmp_path / "out")]
+    assert written == ["metrics.csv", "summary_test.json", "summary_val.json"]
+    cases = json.loads((tmp_path / "out" / "summary_val.json").read_text())["metric_per_case"]
+    assert [Path(case["reference_file"]).name for case in cases] == ["b.nii.gz"]
+
+
 def test_missing_predictions_and_left_out_classes_are_named(folders):
     predictions, masks, _ = folders
     (predictions / "b.nii.gz").unlink()
@@ -228,7 +249,12 @@ def test_unlabelled_voxels_of_a_declared_ignore_id_are_left_out(tmp_path):
     declare(masks, ignore=3)
     known = np.where(truth == 3, IGNORE, truth)
     expected = case_metrics(arrays["a"][0], known, classes=CLASSES, spacing_mm=(1.5, 1.5, 8.0))
-    assert [row.dsc for row in evaluate(predictions, masks).rows] == [one.scores.dsc for one in expected]
+    result = evaluate(predictions, masks)
+    assert [row.dsc for row in result.rows] == [one.scores.dsc for one in expected]
+    share = f"{np.mean(truth == 3):.0%}"
+    (remark,) = (remark for remark in result.remarks() if "partly unlabelled" in remark)
+    assert remark.startswith(f"1 references are partly unlabelled (up to {share} of their voxels)")
+    assert remark.endswith(": a.")
 
 
 def test_ids_without_names_are_classes_of_their_own(tmp_path):

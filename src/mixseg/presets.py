@@ -32,6 +32,7 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
             "augment": "paper-3d",
             "partial": "erosion-10x10",
             "weak_over": "images",
+            "compile": True,
         },
     },
     "strong": {

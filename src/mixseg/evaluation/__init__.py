@@ -14,8 +14,8 @@ from pathlib import Path
 from mixseg import io
 from mixseg.data.extent import Extent, not_meant
 from mixseg.data.parallel import cores
-from mixseg.errors import MixsegError
-from mixseg.evaluation.pairing import Job, by_name, match, of_cases, of_folder, predicted_classes
+from mixseg.errors import MixsegError, listed
+from mixseg.evaluation.pairing import Job, by_name, by_part, match, of_cases, of_folder, predicted_classes
 from mixseg.evaluation.summary_json import Entry, nnunet_summary
 from mixseg.files import write_json
 from mixseg.labels import LabelFlags
@@ -61,21 +61,29 @@ class Evaluation:
             said.append(f"{len(self.missing)} without a prediction, not scored: {_some(self.missing)}.")
         if self.unmatched:
             said.append(f"{len(self.unmatched)} without a reference, not scored: {_some(self.unmatched)}.")
+        partly = {job.reference.case: job.reference.unlabelled for job, _ in self.scored if job.reference.unlabelled}
+        if partly:
+            said.append(
+                f"{len(partly)} references are partly unlabelled (up to {max(partly.values()):.0%} of their voxels): "
+                f"the rest alone is scored there, which says little about borders: {listed(list(partly))}."
+            )
         left_out: Counter[str] = Counter(row.label for row in self.rows if row.dsc != row.dsc)
         for label, count in left_out.items():
             said.append(f"{label}: {count} left out of the means, in neither the reference nor the prediction.")
         return said
 
     def write(self, out: Path) -> list[Path]:
-        """Write ``metrics.csv`` and one ``summary.json`` for each output into ``out``; the files written."""
+        """Write ``metrics.csv`` and a ``summary.json`` for each output and part of the split; the files written."""
         write_metrics(out / "metrics.csv", self.rows)
-        outputs = list(dict.fromkeys(job.output for job, _ in self.scored))
         written = [out / "metrics.csv"]
-        for output in outputs:
-            name = "_".join(("summary", *(part for part in output if part and len(outputs) > 1)))
-            entries = [_entry(job, rows) for job, rows in self.scored if job.output == output]
-            written.append(out / f"{name}.json")
-            write_json(written[-1], nnunet_summary(entries))
+        entries: dict[tuple[str, str, str], list[Entry]] = {}
+        for job, rows in self.scored:
+            entries.setdefault((*job.output, job.reference.part), []).append(_entry(job, rows))
+        outputs, parts = len({key[:2] for key in entries}), len({key[2] for key in entries})
+        for (checkpoint, branch, part), of_these in entries.items():
+            told = [*((checkpoint, branch) if outputs > 1 else ()), *((part,) if parts > 1 else ())]
+            written.append(out / f"{'_'.join(('summary', *filter(None, told)))}.json")
+            write_json(written[-1], nnunet_summary(of_these))
         return written
 
 
@@ -103,7 +111,7 @@ def evaluate(
         truths = of_folder(references, predictions, flags, predicted)
     else:
         truths = of_cases(references)
-    truths = by_name(predicted, truths)
+    truths = by_part(predictions, by_name(predicted, truths))
     matched = match(predictions, truths, prediction_ids)
     if not matched.jobs:
         where = references if isinstance(references, Path) else "the cases"

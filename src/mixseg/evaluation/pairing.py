@@ -14,6 +14,7 @@ from mixseg.datasets import dataset_json, nnunet
 from mixseg.errors import MixsegError
 from mixseg.files import read_json
 from mixseg.progress import track
+from mixseg.scores import read_metrics
 from mixseg.types import CLASSES, ENTROPY, IGNORE, PROBABILITY, Case, Source
 
 Output = tuple[str, str]
@@ -22,13 +23,14 @@ Output = tuple[str, str]
 
 @dataclass(frozen=True)
 class Reference:
-    """What one case is judged by; the fields are those of ``Case``."""
+    """What one case is judged by; the fields are those of ``Case``, and the share of the mask that is unlabelled."""
 
     case: str
     mask: Source
     classes: tuple[str, ...]
     annotated: tuple[str, ...] | None = None
     part: str = ""
+    unlabelled: float = 0.0
 
     @property
     def looked_for(self) -> tuple[str, ...]:
@@ -105,13 +107,19 @@ def of_folder(
     if len(decision.classes) == 2:
         ids.setdefault(1, 1)  # our own predictions of one structure, whatever its id is in the masks
     each = [
-        Reference(case, mask, decision.classes, said.annotated.get(case))
+        Reference(case, mask, decision.classes, said.annotated.get(case), unlabelled=_unlabelled(found, decision))
         for (case, path), found in zip(files.items(), each_of, strict=True)
         if (mask := nnunet.label_source(path, decision.ids_in(found), said)) is not None
     ]
     if not each:
         raise MixsegError(f"{folder} holds empty segmentations alone: give the folder of reference masks.")
     return References(each, ids, decision.sentence)
+
+
+def _unlabelled(found: Mapping[int, int], decision: labels.Decision) -> float:
+    """The share of the voxels of a label map that have no label."""
+    ids = decision.ids_in(found)
+    return sum(count for value, count in found.items() if ids.get(value) == IGNORE) / max(1, sum(found.values()))
 
 
 def _said_by_segments(folder: Path, files: Collection[Path]) -> dataset_json.Description:
@@ -177,10 +185,23 @@ def predicted_classes(predictions: Path) -> list[str]:
     """Names by index, as ``mixseg predict`` or the run left them with the label maps; none if nobody did."""
     if (predictions / CLASSES).is_file():
         return list(read_json(predictions / CLASSES))
-    for folder in [predictions, *predictions.resolve().parents[:3]]:  # RUN/predictions/CHECKPOINT/OUTPUT
-        if is_run(folder):
-            return list(read_json(folder / "environment.json").get("classes", []))
-    return []
+    run = _run_of(predictions)
+    return [] if run is None else list(read_json(run / "environment.json").get("classes", []))
+
+
+def by_part(predictions: Path, truths: References) -> References:
+    """``truths`` with the parts of the split that they are in by the scores of the run that predicted them."""
+    run = _run_of(predictions)
+    if run is None or not (run / "metrics.csv").is_file():
+        return truths
+    parts = {row.case: row.part for row in read_metrics(run / "metrics.csv")}
+    return truths._replace(each=[replace(one, part=parts.get(one.case, one.part)) for one in truths.each])
+
+
+def _run_of(predictions: Path) -> Path | None:
+    """The run of ours that predictions lie in, if they do."""
+    folders = [predictions, *predictions.resolve().parents[:3]]  # RUN/predictions/CHECKPOINT/OUTPUT
+    return next((folder for folder in folders if is_run(folder)), None)
 
 
 def is_run(folder: Path) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import TypeVar
 
 from mixseg.errors import MixsegError
@@ -55,7 +57,8 @@ def _in_processes(
     available = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in available else "spawn")
     with ProcessPoolExecutor(count, mp_context=context) as pool:
-        futures = {pool.submit(function, job): index for index, job in enumerate(jobs)}
+        with _without_main():
+            futures = {pool.submit(function, job): index for index, job in enumerate(jobs)}
         try:
             for future in as_completed(futures):
                 index = futures[future]
@@ -63,9 +66,26 @@ def _in_processes(
                 bar.step(names[index])
         except BrokenProcessPool:
             raise MixsegError(
-                "A worker process ended unexpectedly: it ran out of memory, or the script that called this has no "
-                "`if __name__ == '__main__':` round its work; workers=1 does without processes."
+                "A worker process ended unexpectedly, as it does without memory: workers=1 does without processes."
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return [results[index] for index in range(len(jobs))]
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Inside, new processes do not import what this one was started with, which they would by default.
+
+    A function travels by the name of its own module; the command may need torch and half a minute, in each of them, and
+    a script that did not expect it would begin anew.
+    """
+    main = sys.modules["__main__"]
+    spec, file = main.__spec__, vars(main).pop("__file__", None)
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        main.__spec__ = spec
+        if file is not None:
+            main.__file__ = file

@@ -25,11 +25,13 @@ from discs import batch, tiny_method, total
 from made_runs import checkpoint, config, data, differences
 from mixseg import checkpoint as checkpoints
 from mixseg import engine, hardware
+from mixseg import run as runs
 from mixseg.checkpoint import Average, State, Writer, load_weights
 from mixseg.data.augment import NONE
 from mixseg.data.batches import Feed
 from mixseg.engine import evaluating, fit, make_optimizer, speed_up
 from mixseg.errors import MixsegError, Terminated
+from mixseg.examples import write_examples
 from mixseg.files import replacing
 from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.logbook import read_log
@@ -687,6 +689,28 @@ def test_a_checkpoint_is_of_the_moment_it_was_asked_for(tmp_path, monkeypatch, d
         assert not differences(content["method"], {name: tensor.cpu() for name, tensor in before.items()})
     assert last["optimizer"]["state"] == {}
     assert differences(dict(method.state_dict()), before)
+
+
+def test_scoring_does_not_wait_for_the_last_checkpoint_but_the_end_does(tmp_path, monkeypatch):
+    scored, order, write = threading.Event(), [], checkpoints._write
+
+    def wait_and_write(path, content):
+        if path.name == "last.pt" and content["step"] == 4:
+            assert scored.wait(timeout=60)
+            order.append("written")
+        write(path, content)
+
+    def score(*arguments, **settings):
+        write_examples(*arguments, **settings)
+        assert not (tmp_path / "run" / "finished.json").exists()
+        order.append("scored")
+        scored.set()
+
+    monkeypatch.setattr(checkpoints, "_write", wait_and_write)
+    monkeypatch.setattr(runs, "write_examples", score)
+    folder = train(config(steps=4), data(), tmp_path / "run", hardware=CPU)
+    assert order == ["scored", "written"]
+    assert folder.finished["steps"] == checkpoint(folder.path / "last.pt")["step"] == 4
 
 
 def test_best_weights_that_are_on_disk_are_not_written_again(tmp_path):

@@ -83,6 +83,11 @@ class State:
         if score > self.best_score:
             self.best_score, self.best_step, self.best = score, self.step, copied(self.method)
 
+    def weights(self) -> dict[str, Weights]:
+        """What each checkpoint predicts with; there is no best one without validation scans."""
+        last = self.average.weights if self.average else copied(self.method)
+        return {"last": last, "best": self.best} if self.best else {"last": last}
+
     def files(self) -> dict[str, dict[str, Any]]:
         """What a checkpoint consists of, by the name of the file, in the order of writing.
 
@@ -131,9 +136,13 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.pool.shutdown()
+        self.close()
         if kind is None:
             self.wait()
+
+    def close(self) -> None:
+        """Write what was asked for, and take nothing more."""
+        self.pool.shutdown()
 
     def save(self, state: State, folder: Path) -> None:
         """Copy the state as it is now and have it written, each file whole or not at all."""

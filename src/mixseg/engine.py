@@ -54,11 +54,13 @@ def fit(
     folder: Path,
     fabric: Fabric,
     phases: Phases | None = None,
+    writer: Writer | None = None,
 ) -> State:
     """Train ``method`` to ``config.steps``, from where the folder's last checkpoint left off.
 
-    Writes ``last.pt``, ``best.pt`` and ``log.jsonl``. Order and noise of a step depend on the seed and the step's
-    number alone, so that a run which was killed and resumed ends with the weights of one which was not.
+    Writes ``last.pt``, ``best.pt`` and ``log.jsonl``; with a ``writer``, the last of them may still be on their way
+    when this returns. Order and noise of a step depend on the seed and the step's number alone, so that a run which was
+    killed and resumed ends with the weights of one which was not.
     """
     state = State(method, make_optimizer(method, config))
     speed_up(method, config, fabric)
@@ -72,7 +74,7 @@ def fit(
     phases.go_on_from(state.seconds)
     with (
         _ending(fabric) as interrupts,
-        _writing(state, config.steps, fabric) as writer,
+        _writing(state, config.steps, fabric, writer) as writer,
         Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
         ExitStack() as plainly,
     ):
@@ -112,7 +114,6 @@ def fit(
             else:
                 pause.save()
             interrupts.deliver()
-        lead(fabric, writer.wait)
     phases.end("checkpoints")
     return state
 
@@ -137,13 +138,20 @@ def _ending(fabric: Fabric) -> Iterator[Interrupts]:
 
 
 @contextmanager
-def _writing(state: State, steps: int, fabric: Fabric) -> Iterator[Writer]:
-    """A writer of checkpoints; inside, an interrupt says how far training came, and where the same command goes on."""
-    writer = Writer(kept=state.step)
+def _writing(state: State, steps: int, fabric: Fabric, given: Writer | None) -> Iterator[Writer]:
+    """A writer of checkpoints; inside, an interrupt says how far training came, and where the same command goes on.
+
+    One that was not ``given`` has written all when this is left.
+    """
+    writer = given or Writer()
+    writer.kept = state.step
     try:
-        with writer:
+        with nullcontext() if given else writer:
             yield writer
+            if not given:
+                lead(fabric, writer.wait)
     except KeyboardInterrupt as interrupt:
+        writer.close()
         end_others(fabric)
         if not fabric.is_global_zero:  # the first process alone knows what is written
             raise

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from mixseg.checkpoint import load_weights
+from mixseg.checkpoint import State, Weights, Writer
 from mixseg.config import Config, make_config, read_config
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
@@ -38,7 +38,6 @@ from mixseg.files import write_json, writing_arrays
 from mixseg.folder import RunFolder, environment
 from mixseg.hardware import Hardware, accelerator_of, disband, lead, make_fabric, said_once, settle_precision
 from mixseg.logbook import read_log
-from mixseg.methods import Method
 from mixseg.model import build
 from mixseg.phases import Phases
 from mixseg.predictor import Predictor
@@ -46,6 +45,7 @@ from mixseg.progress import Progress, track
 from mixseg.proposals import FILE as PROPOSALS
 from mixseg.proposals import Proposals, check_source, find_source, kept, origin_of, write_proposals
 from mixseg.scores import Row, score_case, summarise, write_metrics
+from mixseg.signals import terminable
 from mixseg.training_data import (
     Data,
     check_classes,
@@ -58,8 +58,6 @@ from mixseg.training_data import (
 )
 from mixseg.types import KINDS, Kind
 from mixseg.validation import Look
-
-CHECKPOINTS = ("last", "best")
 
 
 def train(
@@ -109,16 +107,22 @@ def train(
                 write_proposals(folder.path / PROPOSALS, data.proposals)
             return True
 
-        method = None
-        if lead(fabric, begin):
+        state = None
+        begun, writer = lead(fabric, begin), held.enter_context(Writer())
+        if begun:
             told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data))))
             if told and fabric.is_global_zero:
                 print(told, flush=True)
-            method = _fit(config, data, folder, fabric, phases)
+            state = _fit(config, data, folder, fabric, phases, writer)
         _let_go(fabric)
-        if method is not None:
-            predictor = Predictor(method, config, fabric, len(data.classes))
-            _finish(predictor, data, folder, phases, test=test)
+        if state is not None:
+            held.enter_context(terminable())  # so that the last checkpoint is written to its end
+            predictor = Predictor(state.method, config, fabric, len(data.classes))
+            rows = _assess(predictor, state.weights(), data, folder, test=test)
+            phases.end("assess")
+            writer.wait()
+            phases.end("checkpoints")
+            _finish(rows, config, folder, fabric, phases, test=test)
     return folder
 
 
@@ -129,17 +133,15 @@ def _let_go(fabric: Fabric) -> None:
         raise SystemExit(0)
 
 
-def _finish(predictor: Predictor, data: Data, folder: RunFolder, phases: Phases, *, test: bool) -> None:
-    """Predict and score; finished.json comes last."""
-    rows = _assess(predictor, data, folder, test=test)
-    write_metrics(folder.path / "metrics.csv", rows)
-    phases.end("assess")
-    cuda = predictor.fabric.device.type == "cuda"
-    memory = torch.cuda.max_memory_allocated() / 2**30 if cuda else None
+def _finish(
+    rows: Sequence[Row], config: Config, folder: RunFolder, fabric: Fabric, phases: Phases, *, test: bool
+) -> None:
+    """Write what says that all is there."""
+    memory = torch.cuda.max_memory_allocated() / 2**30 if fabric.device.type == "cuda" else None
     write_json(
         folder.path / "finished.json",
         {
-            "steps": predictor.config.steps,
+            "steps": config.steps,
             "training_seconds": round(phases.trained, 1),
             "seconds": round(phases.trained + phases.seconds["assess"], 1),
             "phases": phases.entry(),
@@ -190,7 +192,7 @@ def propose(
     return Proposals(masks, origin_of(source))
 
 
-def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: Phases) -> Method:
+def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: Phases, writer: Writer) -> State:
     sizes: dict[Kind, int] = {kind: getattr(config.batch, kind) for kind in KINDS}
     feed = Feed(
         data.train,
@@ -208,22 +210,21 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: 
     watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]
     seen, classes = data.train["full"], data.classes
     look = Look(data.val, watched, seen, classes=classes, config=config, device=fabric.device, feed=feed)
-    fit(method, feed, look, config=config, folder=folder.path, fabric=fabric, phases=phases)
-    return method
+    return fit(method, feed, look, config=config, folder=folder.path, fabric=fabric, phases=phases, writer=writer)
 
 
-def _assess(predictor: Predictor, data: Data, folder: RunFolder, *, test: bool) -> list[Row]:
-    """Label maps and scores of every output of both checkpoints, on the training grid, in voxels and mm."""
+def _assess(
+    predictor: Predictor, checkpoints: Mapping[str, Weights], data: Data, folder: RunFolder, *, test: bool
+) -> list[Row]:
+    """Label maps and scores of every output of the checkpoints, on the training grid, in voxels and mm."""
     parts = {"val": data.val, "test": data.open_test() if test else ()}
-    # Without validation scans there is no best one.
-    checkpoints = [checkpoint for checkpoint in CHECKPOINTS if (folder.path / f"{checkpoint}.pt").exists()]
     scans = [(part, scan) for part, of_part in parts.items() for scan in of_part]
     _say_plan([scan for _, scan in scans], predictor)
     bar = Progress("scoring", total=len(scans) * len(checkpoints), silent=not scans)
     jobs = []
     with ThreadPoolExecutor() as pool, writing_arrays(folder.path / "predictions.npz") as keep, bar:
-        for checkpoint in checkpoints:
-            load_weights(predictor.method, folder.path / f"{checkpoint}.pt")
+        for checkpoint, weights in checkpoints.items():
+            predictor.method.load_state_dict(weights)
             for part, scan in scans:
                 for branch, labels in predictor.maps(scan).labels.items():
                     keep(f"{checkpoint}/{branch}/{scan.name}", labels)
@@ -233,9 +234,10 @@ def _assess(predictor: Predictor, data: Data, folder: RunFolder, *, test: bool) 
                     jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))
                 bar.step(scan.name)
         rows = [row for job in jobs for row in job.result()]
-    load_weights(predictor.method, folder.path / f"{CHECKPOINT}.pt")
+    predictor.method.load_state_dict(checkpoints[CHECKPOINT])
     predict = partial(predictor.maps, sureness=True)
     write_examples(folder.path / "examples.npz", rows, parts, predict, dims=predictor.config.dims)
+    write_metrics(folder.path / "metrics.csv", rows)
     return rows
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -212,6 +213,17 @@ def test_a_scan_that_was_searched_for_the_target_alone_may_judge(tmp_path):
     cases = load(tmp_path)
     assert find_split(tmp_path, cases, make_config()).val == ()
     assert set(find_split(tmp_path, cases, make_config(target=["a"])).val) < {"s0", "s1"}
+
+
+@pytest.mark.parametrize("fold", [None, 0, 1])
+def test_a_drawn_split_validates_on_a_scan_that_shows_the_target(tmp_path, fold):
+    shown = {0: ("a", "b"), 1: (), 2: ("a", "b"), 3: ("b",), 4: ("b",), 5: ()}
+    items = [replace(item, annotated=None) for item in two_structures(shown.values())]
+    nnunet.write_dataset(tmp_path, "two", ("background", "a", "b"), items)
+    split = find_split(tmp_path, load(tmp_path), make_config(target=["a"], fold=fold))
+    assert len({"s0", "s2"} & set(split.val)) == 1
+    split = find_split(tmp_path, load(tmp_path), make_config(fold=fold))
+    assert {"s0", "s2", "s3", "s4"} & set(split.val)
 
 
 def test_test_scores_without_test_patients_are_refused_before_scans_are_prepared(copied, tmp_path):

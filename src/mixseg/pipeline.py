@@ -16,6 +16,7 @@ from mixseg.config import Config
 from mixseg.data.build import digest
 from mixseg.data.folders import replacing_folder
 from mixseg.data.folds import make_fold
+from mixseg.data.foreground import shows_foreground
 from mixseg.data.grid import Labels, to_source
 from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
@@ -123,9 +124,14 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
         if sentence := unnamed(path, split, cases):
             print(sentence)
         return split
+    on_disk = {case.id: case for case in cases}
+
+    def shows(case: Case) -> bool:
+        return shows_foreground(on_disk[case.id], config.target)
+
     if config.target:  # a scan that was searched for these alone can judge
         cases = [replace(case, classes=(case.classes[0], *config.target)) for case in cases]
-    split = make_split(cases) if config.fold is None else make_fold(cases, config.fold)
+    split = make_split(cases, shows=shows) if config.fold is None else make_fold(cases, config.fold, shows=shows)
     print(
         "No split beside the scans: one is drawn patient-wise (name your own with --set split=FILE, or let "
         "mixseg inspect --write-split make one)."

@@ -50,6 +50,7 @@ from mixseg.training_data import (
     Data,
     check_classes,
     left_out,
+    no_best,
     prepare_options,
     scan_of,
     settle_batch,
@@ -111,7 +112,7 @@ def train(
 
         method = None
         if lead(fabric, begin):
-            told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data))))
+            told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data), no_best(data))))
             if told and fabric.is_global_zero:
                 print(told, flush=True)
             method = _fit(config, data, folder, fabric, phases)
@@ -215,7 +216,7 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: 
 def _assess(predictor: Predictor, data: Data, folder: RunFolder, *, test: bool) -> list[Row]:
     """Label maps and scores of every output of both checkpoints, on the training grid, in voxels and mm."""
     parts = {"val": data.val, "test": data.open_test() if test else ()}
-    # Without validation scans there is no best one.
+    # Without validation scans that show a structure there is no best one.
     checkpoints = [checkpoint for checkpoint in CHECKPOINTS if (folder.path / f"{checkpoint}.pt").exists()]
     scans = [(part, scan) for part, of_part in parts.items() for scan in of_part]
     _say_plan([scan for _, scan in scans], predictor)

@@ -171,6 +171,17 @@ def left_out(config: Config, data: Data) -> str:
     )
 
 
+def no_best(data: Data) -> str:
+    """A sentence about validation scans that can choose no checkpoint, or ""."""
+    if not data.val or any(scan.shows_foreground for scan in data.val):
+        return ""
+    names = [scan.name for scan in data.val]
+    return (
+        f"No validation scan ({listed(names)}) shows any foreground ({listed(data.classes[1:])}): no best checkpoint "
+        "can be chosen, and the last one is used; validate on patients who have some."
+    )
+
+
 def prepare_options(config: Config) -> PrepareOptions:
     """The training grid and the partial labels that ``config`` asks for."""
     return PrepareOptions(

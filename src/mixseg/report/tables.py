@@ -134,6 +134,8 @@ def _opened(run: RunFiles) -> str:
 def _checkpoints(run: RunFiles) -> str:
     last = f"last: the weights after step {run.config.steps}, the end; no score chose it."
     none = "There were no validation scans to choose a best one on."
+    if "val" in run.parts:
+        none = "No validation scan shows a structure to choose a best one on."
     if run.finished is None:
         last = f"last: the newest weights that were kept; step {run.config.steps} will be the end."
         none = "No look at validation scans has chosen a best one yet."

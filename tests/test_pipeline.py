@@ -115,6 +115,29 @@ def test_it_is_said_how_many_patients_a_run_learns_from_by_what_it_sees_of_them(
     assert capsys.readouterr().out.count(said) == 1
 
 
+def test_patients_who_have_no_mask_to_be_scored_by_are_named_and_not_counted(of_three_kinds, tmp_path, capsys):
+    train_on, split = [f"patient00{number}" for number in (1, 2, 3)], tmp_path / "split.json"
+    parts = {"train": train_on, "val": ["patient007", "patient004"], "test": ["patient005", "patient008", "patient006"]}
+    split.write_text(json.dumps(parts))
+    settings = {**SMALL, "size": [16, 16], "split": str(split)}
+    run = train_folder(of_three_kinds, tmp_path / "run", settings=settings, hardware=CPU, test=True)
+    said = capsys.readouterr().out
+    assert "1 outlined, 2 partly labelled; to validate on: 1; to test on: 1.\n" in said
+    assert (
+        "Of those to validate and test on, 3 have no full mask and are neither scored nor trained on: "
+        "patient004, patient005, patient006.\n"
+    ) in said
+    protocol, rows = run.facts["protocol"], read_metrics(run.path / "metrics.csv")
+    assert (protocol["test patients"], protocol["unscored"]) == (
+        ["patient008"],
+        ["patient004", "patient005", "patient006"],
+    )
+    assert {row.case.split("_")[0]: row.part for row in rows} == {"patient007": "val", "patient008": "test"}
+    proposing = {**settings, "method": "proposals", "proposals_from": str(run.path)}
+    other = train_folder(of_three_kinds, tmp_path / "other", settings=proposing, hardware=CPU)
+    assert other.facts["protocol"]["test patients"] == ["patient008"]
+
+
 def test_a_run_records_the_name_of_the_folder_of_its_scans_and_no_path(made):
     assert made[1].facts["folder"] == "scans"
 

@@ -149,7 +149,8 @@ def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
     said = [f"{number} {words}" for words, number in Counter(seen_as.values()).items()]
     said += [f"{unused} not used"] if (unused := len(set(split.train) - set(seen_as))) else []
     val = {patient_of[id_] for id_ in data.protocol["val"]}
-    return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(split.test)}."
+    test = data.protocol["test patients"]
+    return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(test)}."
 
 
 def _written(run: RunFolder) -> bool:

@@ -51,6 +51,7 @@ from mixseg.training_data import (
     check_classes,
     left_out,
     no_best,
+    not_judging,
     prepare_options,
     scan_of,
     settle_batch,
@@ -112,9 +113,9 @@ def train(
 
         method = None
         if lead(fabric, begin):
-            told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data), no_best(data))))
-            if told and fabric.is_global_zero:
-                print(told, flush=True)
+            told = (terms_off(config, data), left_out(config, data), not_judging(data), no_best(data))
+            if any(told) and fabric.is_global_zero:
+                print("\n".join(filter(None, told)), flush=True)
             method = _fit(config, data, folder, fabric, phases)
         _let_go(fabric)
         if method is not None:

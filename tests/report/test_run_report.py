@@ -201,6 +201,16 @@ def test_validation_scans_that_could_choose_no_checkpoint_are_not_said_to_be_mis
 
 
 @pytest.mark.usefixtures("unpainted")
+def test_patients_without_a_mask_to_be_scored_by_are_on_the_protocol_card(tmp_path):
+    write_run(tmp_path)
+    facts = json.loads((tmp_path / "environment.json").read_text())
+    facts["protocol"]["unscored"] = ["patient104", "patient105_frame01"]
+    write_json(tmp_path / "environment.json", facts)
+    said = " ".join(text_of(write_report(tmp_path).read_text(encoding="utf-8")).split())
+    assert "not scored, no full mask patient104, patient105_frame01" in said
+
+
+@pytest.mark.usefixtures("unpainted")
 def test_a_test_set_without_scans_is_not_said_to_be_closed(tmp_path):
     write_run(tmp_path, classes=("background", "atrium"), scans=2)
     path = tmp_path / "environment.json"

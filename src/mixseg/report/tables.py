@@ -27,6 +27,7 @@ WHO = {
     "unused": "not used, a class was not looked for",
     "val": "validation",
     "test patients": "test",
+    "unscored": "not scored, no full mask",
 }
 
 
@@ -120,6 +121,8 @@ def protocol(run: RunFiles) -> Html:
 def _people(who: str, names: object) -> str:
     if not isinstance(names, Sequence) or isinstance(names, str):
         return _value(names)
+    if who == "unscored":  # patients, and scans of others
+        return ", ".join(map(str, names))
     noun = "patient" if "patient" in who else "scan"
     return f"{count(len(names), noun)}: {', '.join(map(str, names))}" if names else "none"
 

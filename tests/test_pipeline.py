@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from data.scans import write_case
+from dataset_folders import MAKERS
 from mixseg import evaluation, io, pipeline
 from mixseg.cli import main
 from mixseg.config import make_config
@@ -236,6 +238,40 @@ def test_a_scan_that_was_searched_for_the_target_alone_may_judge(tmp_path):
     cases = load(tmp_path)
     assert find_split(tmp_path, cases, make_config()).val == ()
     assert set(find_split(tmp_path, cases, make_config(target=["a"])).val) < {"s0", "s1"}
+
+
+DRAWN = "No split beside the scans: one is drawn patient-wise (name your own"
+SAYS = "No split file beside the scans, but their folder says who is {}: "
+KEPT = SAYS + "that is kept (name another"
+VAL_DRAWN = SAYS + "who validates is drawn patient-wise from the others"
+
+
+@pytest.mark.parametrize(
+    ("parts", "fold", "told"),
+    [
+        (["", "", ""], None, DRAWN),
+        (["", "", ""], 0, DRAWN),
+        (["train", "", "train"], None, DRAWN),
+        (["train", "train", "val", "test"], None, KEPT.format("val and test")),
+        (["train", "train", "val"], None, KEPT.format("val")),
+        (["train", "train", "test"], None, VAL_DRAWN.format("test") + " (name a split"),
+        (["train", "train", "test"], 1, VAL_DRAWN.format("test") + " (name a split"),
+        (["", "", "val"], 1, VAL_DRAWN.format("val") + "; its val patients are in no fold and not used (name a split"),
+    ],
+)
+def test_it_is_said_what_of_a_split_is_drawn_and_what_the_folder_says(tmp_path, capsys, parts, fold, told):
+    cases = [write_case(tmp_path, f"p{number}", split=part) for number, part in enumerate(parts)]
+    split = find_split(tmp_path, cases, make_config(fold=fold))
+    assert capsys.readouterr().out.startswith(told)
+    named = tuple(f"p{number}" for number, part in enumerate(parts) if part == "val")
+    assert (split.val == named) == ("that is kept" in told)
+
+
+@pytest.mark.parametrize("layout", ["png", "acdc"])
+def test_a_layout_with_parts_of_its_own_is_not_said_to_be_split_by_chance(tmp_path, capsys, layout):
+    scans = MAKERS[layout](tmp_path / layout)
+    find_split(scans, load(scans, layout), make_config())
+    assert capsys.readouterr().out.startswith(KEPT.format("val and test") if layout == "png" else DRAWN)
 
 
 @pytest.mark.parametrize("fold", [None, 0, 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,11 +132,23 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     if config.target:  # a scan that was searched for these alone can judge
         cases = [replace(case, classes=(case.classes[0], *config.target)) for case in cases]
     split = make_split(cases, shows=shows) if config.fold is None else make_fold(cases, config.fold, shows=shows)
-    print(
-        "No split beside the scans: one is drawn patient-wise (name your own with --set split=FILE, or let "
-        "mixseg inspect --write-split make one)."
-    )
+    print(_whence({case.split for case in cases}, config.fold))
     return split
+
+
+def _whence(laid_out: Set[str], fold: int | None) -> str:
+    """A sentence: where a split comes from that no file holds; ``laid_out`` are the parts that the layout tells."""
+    given = " and ".join(part for part in ("val", "test") if part in laid_out)
+    if not given:
+        return (
+            "No split beside the scans: one is drawn patient-wise (name your own with --set split=FILE, or let "
+            "mixseg inspect --write-split make one)."
+        )
+    known = f"No split file beside the scans, but their folder says who is {given}"
+    if fold is None and "val" in laid_out:
+        return f"{known}: that is kept (name another split with --set split=FILE)."
+    left = "; its val patients are in no fold and not used" if "val" in laid_out else ""
+    return f"{known}: who validates is drawn patient-wise from the others{left} (name a split with --set split=FILE)."
 
 
 def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:

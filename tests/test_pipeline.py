@@ -2,10 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from data.scans import write_case
+from dataset_folders import MAKERS
 from mixseg import evaluation, io, pipeline
 from mixseg.cli import main
 from mixseg.config import make_config
@@ -114,6 +117,29 @@ def test_it_is_said_how_many_patients_a_run_learns_from_by_what_it_sees_of_them(
     assert capsys.readouterr().out.count(said) == 1
 
 
+def test_patients_who_have_no_mask_to_be_scored_by_are_named_and_not_counted(of_three_kinds, tmp_path, capsys):
+    train_on, split = [f"patient00{number}" for number in (1, 2, 3)], tmp_path / "split.json"
+    parts = {"train": train_on, "val": ["patient007", "patient004"], "test": ["patient005", "patient008", "patient006"]}
+    split.write_text(json.dumps(parts))
+    settings = {**SMALL, "size": [16, 16], "split": str(split)}
+    run = train_folder(of_three_kinds, tmp_path / "run", settings=settings, hardware=CPU, test=True)
+    said = capsys.readouterr().out
+    assert "1 outlined, 2 partly labelled; to validate on: 1; to test on: 1.\n" in said
+    assert (
+        "Of those to validate and test on, 3 have no full mask and are neither scored nor trained on: "
+        "patient004, patient005, patient006.\n"
+    ) in said
+    protocol, rows = run.facts["protocol"], read_metrics(run.path / "metrics.csv")
+    assert (protocol["test patients"], protocol["unscored"]) == (
+        ["patient008"],
+        ["patient004", "patient005", "patient006"],
+    )
+    assert {row.case.split("_")[0]: row.part for row in rows} == {"patient007": "val", "patient008": "test"}
+    proposing = {**settings, "method": "proposals", "proposals_from": str(run.path)}
+    other = train_folder(of_three_kinds, tmp_path / "other", settings=proposing, hardware=CPU)
+    assert other.facts["protocol"]["test patients"] == ["patient008"]
+
+
 def test_a_run_records_the_name_of_the_folder_of_its_scans_and_no_path(made):
     assert made[1].facts["folder"] == "scans"
 
@@ -212,6 +238,51 @@ def test_a_scan_that_was_searched_for_the_target_alone_may_judge(tmp_path):
     cases = load(tmp_path)
     assert find_split(tmp_path, cases, make_config()).val == ()
     assert set(find_split(tmp_path, cases, make_config(target=["a"])).val) < {"s0", "s1"}
+
+
+DRAWN = "No split beside the scans: one is drawn patient-wise (name your own"
+SAYS = "No split file beside the scans, but their folder says who is {}: "
+KEPT = SAYS + "that is kept (name another"
+VAL_DRAWN = SAYS + "who validates is drawn patient-wise from the others"
+
+
+@pytest.mark.parametrize(
+    ("parts", "fold", "told"),
+    [
+        (["", "", ""], None, DRAWN),
+        (["", "", ""], 0, DRAWN),
+        (["train", "", "train"], None, DRAWN),
+        (["train", "train", "val", "test"], None, KEPT.format("val and test")),
+        (["train", "train", "val"], None, KEPT.format("val")),
+        (["train", "train", "test"], None, VAL_DRAWN.format("test") + " (name a split"),
+        (["train", "train", "test"], 1, VAL_DRAWN.format("test") + " (name a split"),
+        (["", "", "val"], 1, VAL_DRAWN.format("val") + "; its val patients are in no fold and not used (name a split"),
+    ],
+)
+def test_it_is_said_what_of_a_split_is_drawn_and_what_the_folder_says(tmp_path, capsys, parts, fold, told):
+    cases = [write_case(tmp_path, f"p{number}", split=part) for number, part in enumerate(parts)]
+    split = find_split(tmp_path, cases, make_config(fold=fold))
+    assert capsys.readouterr().out.startswith(told)
+    named = tuple(f"p{number}" for number, part in enumerate(parts) if part == "val")
+    assert (split.val == named) == ("that is kept" in told)
+
+
+@pytest.mark.parametrize("layout", ["png", "acdc"])
+def test_a_layout_with_parts_of_its_own_is_not_said_to_be_split_by_chance(tmp_path, capsys, layout):
+    scans = MAKERS[layout](tmp_path / layout)
+    find_split(scans, load(scans, layout), make_config())
+    assert capsys.readouterr().out.startswith(KEPT.format("val and test") if layout == "png" else DRAWN)
+
+
+@pytest.mark.parametrize("fold", [None, 0, 1])
+def test_a_drawn_split_validates_on_a_scan_that_shows_the_target(tmp_path, fold):
+    shown = {0: ("a", "b"), 1: (), 2: ("a", "b"), 3: ("b",), 4: ("b",), 5: ()}
+    items = [replace(item, annotated=None) for item in two_structures(shown.values())]
+    nnunet.write_dataset(tmp_path, "two", ("background", "a", "b"), items)
+    split = find_split(tmp_path, load(tmp_path), make_config(target=["a"], fold=fold))
+    assert len({"s0", "s2"} & set(split.val)) == 1
+    split = find_split(tmp_path, load(tmp_path), make_config(fold=fold))
+    assert {"s0", "s2", "s3", "s4"} & set(split.val)
 
 
 def test_test_scores_without_test_patients_are_refused_before_scans_are_prepared(copied, tmp_path):

@@ -50,6 +50,21 @@ def test_a_class_that_only_partial_labels_show_will_do(tmp_path):
     assert {row.label for row in read_metrics(tmp_path / "metrics.csv")} == {"disc", "square"}
 
 
+def test_validation_scans_without_a_structure_choose_no_best_checkpoint_and_that_is_said(tmp_path, capsys):
+    some = data()
+    told = "No validation scan (val0, val1) shows any foreground (disc): no best checkpoint can be chosen"
+    for scan in some.val:
+        scan.full[:] = 0
+    run = train(config(steps=2), some, tmp_path / "blank", hardware=Hardware("cpu"))
+    assert capsys.readouterr().out.count(told) == 1
+    assert not (run.path / "best.pt").exists()
+    assert load(run, channels=1, classes=2, checkpoint=None).checkpoint == "last"
+    assert {row.case for row in read_metrics(run.path / "metrics.csv")} == {"val0", "val1"}, "scored all the same"
+    some.val[1].full[0, :3] = 1
+    run = train(config(steps=2), some, tmp_path / "one", hardware=Hardware("cpu"))
+    assert (told in capsys.readouterr().out, (run.path / "best.pt").exists()) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("settings", "off"),
     [

@@ -42,6 +42,22 @@ def test_a_look_at_all_scans_together_scores_what_each_scan_scores_by_itself(dim
     assert 0 < entry["score"] < 1
 
 
+def test_scans_that_show_no_structure_choose_nothing_unless_others_do():
+    chosen = config(method="lower-bound")
+    method = build(chosen, channels=1, classes=2)
+    torch.nn.init.normal_(method.network.decoders[0].head.weight)  # an untrained network that marks something
+    blank = scan("blank")
+    blank.full[:] = 0
+    blank.full[0, :3] = IGNORE
+    scores = []
+    for val in ([blank], [blank, scan("a")]):
+        look = Look(val, [], [], classes=CLASSES, config=chosen, device=CPU)
+        with evaluating(method, make_fabric(Hardware("cpu"), "fp32")):
+            scores.append(look(method, 0.0, {}, {})["score"])
+    assert np.isnan(scores[0])
+    assert 0 < scores[1] < 1
+
+
 @pytest.mark.parametrize("lengths", [[3], [10, 10], [40], [1] * 50, [9, 1, 200, 30], [12] * 30])
 def test_watched_slices_are_few_and_spread_over_all_scans(lengths):
     scans = [scan(f"s{i}", slices=length) for i, length in enumerate(lengths)]

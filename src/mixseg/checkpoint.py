@@ -84,7 +84,7 @@ class State:
             self.best_score, self.best_step, self.best = score, self.step, copied(self.method)
 
     def weights(self) -> dict[str, Weights]:
-        """What each checkpoint predicts with; there is no best one without validation scans."""
+        """What each checkpoint predicts with; there is no best one without validation scans that can choose it."""
         last = self.average.weights if self.average else copied(self.method)
         return {"last": last, "best": self.best} if self.best else {"last": last}
 

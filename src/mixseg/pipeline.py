@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from mixseg.config import Config
 from mixseg.data.build import digest
 from mixseg.data.folders import replacing_folder
 from mixseg.data.folds import make_fold
+from mixseg.data.foreground import shows_foreground
 from mixseg.data.grid import Labels, to_source
 from mixseg.data.prepare import prepare
 from mixseg.data.prepared import Prepared
@@ -123,14 +124,31 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
         if sentence := unnamed(path, split, cases):
             print(sentence)
         return split
+    on_disk = {case.id: case for case in cases}
+
+    def shows(case: Case) -> bool:
+        return shows_foreground(on_disk[case.id], config.target)
+
     if config.target:  # a scan that was searched for these alone can judge
         cases = [replace(case, classes=(case.classes[0], *config.target)) for case in cases]
-    split = make_split(cases) if config.fold is None else make_fold(cases, config.fold)
-    print(
-        "No split beside the scans: one is drawn patient-wise (name your own with --set split=FILE, or let "
-        "mixseg inspect --write-split make one)."
-    )
+    split = make_split(cases, shows=shows) if config.fold is None else make_fold(cases, config.fold, shows=shows)
+    print(_whence({case.split for case in cases}, config.fold))
     return split
+
+
+def _whence(laid_out: Set[str], fold: int | None) -> str:
+    """A sentence: where a split comes from that no file holds; ``laid_out`` are the parts that the layout tells."""
+    given = " and ".join(part for part in ("val", "test") if part in laid_out)
+    if not given:
+        return (
+            "No split beside the scans: one is drawn patient-wise (name your own with --set split=FILE, or let "
+            "mixseg inspect --write-split make one)."
+        )
+    known = f"No split file beside the scans, but their folder says who is {given}"
+    if fold is None and "val" in laid_out:
+        return f"{known}: that is kept (name another split with --set split=FILE)."
+    left = "; its val patients are in no fold and not used" if "val" in laid_out else ""
+    return f"{known}: who validates is drawn patient-wise from the others{left} (name a split with --set split=FILE)."
 
 
 def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
@@ -143,7 +161,8 @@ def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
     said = [f"{number} {words}" for words, number in Counter(seen_as.values()).items()]
     said += [f"{unused} not used"] if (unused := len(set(split.train) - set(seen_as))) else []
     val = {patient_of[id_] for id_ in data.protocol["val"]}
-    return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(split.test)}."
+    test = data.protocol["test patients"]
+    return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(test)}."
 
 
 def _written(run: RunFolder) -> bool:

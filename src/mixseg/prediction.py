@@ -56,7 +56,7 @@ def predict_folder(
         run: A run folder.
         images: A folder of image files, or one of them, or a dataset in a known layout.
         out: Gets ``CASE.nii.gz``, class indices on the grid of the image.
-        checkpoint: Which weights; None is the best ones if there are validation scans, else the last ones.
+        checkpoint: Which weights; None is the best ones if there are any, else the last ones.
         branch: Which of two branches, or the mean of both; None is the method's own answer.
         probabilities: Also write ``CASE_probability_CLASS.nii.gz``.
         entropy: Also write ``CASE_entropy.nii.gz``, in nats.

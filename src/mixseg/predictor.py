@@ -68,7 +68,7 @@ class Predictor:
         Args:
             run: A run with weights.
             device: Where to compute.
-            checkpoint: Which weights; None is the best ones if there are validation scans, else the last ones.
+            checkpoint: Which weights; None is the best ones if there are any, else the last ones.
             branch: Which of two answers; None is the method's own.
             config: Its config with other windows, if not as it is.
         """

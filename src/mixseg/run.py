@@ -50,6 +50,8 @@ from mixseg.training_data import (
     Data,
     check_classes,
     left_out,
+    no_best,
+    not_judging,
     prepare_options,
     scan_of,
     settle_batch,
@@ -110,9 +112,9 @@ def train(
         state = None
         begun, writer = lead(fabric, begin), held.enter_context(Writer())
         if begun:
-            told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data))))
-            if told and fabric.is_global_zero:
-                print(told, flush=True)
+            told = (terms_off(config, data), left_out(config, data), not_judging(data), no_best(data))
+            if any(told) and fabric.is_global_zero:
+                print("\n".join(filter(None, told)), flush=True)
             state = _fit(config, data, folder, fabric, phases, writer)
         _let_go(fabric)
         if state is not None:

@@ -15,7 +15,7 @@ from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.data.split import Split
-from mixseg.data.views import Seen, SeenCase, see
+from mixseg.data.views import Seen, SeenCase, see, unscored, without_mask
 from mixseg.errors import MixsegError, listed
 from mixseg.methods import METHODS
 from mixseg.pieces import one_piece
@@ -61,13 +61,15 @@ class Data:
         n = None if method.ignores_set else config.set
         masks = proposals.masks if proposals else {}
         view = see(prepared, split, sees=method.sees, n=n, ratio=config.ratio, proposals=masks)
+        lacking = without_mask(prepared, split.test)
         train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
         protocol: dict[str, list[str]] = {
             **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},
             **({"proposed": list(masks)} if masks else {}),
             **({"unused": list(view.unused)} if view.unused else {}),
             "val": [seen.id for seen in view.val],
-            "test patients": list(split.test),
+            "test patients": [patient for patient in split.test if patient not in lacking],
+            **({"unscored": list(names)} if (names := unscored(prepared, split)) else {}),
         }
         return Data(
             classes=view.classes,
@@ -168,6 +170,29 @@ def left_out(config: Config, data: Data) -> str:
     return (
         f"{config.method} learns from full masks alone: {len(unused)} scan{'s' * (len(unused) > 1)} in which a class "
         f"was not looked for {'are' if len(unused) > 1 else 'is'} not used ({listed(unused)})."
+    )
+
+
+def not_judging(data: Data) -> str:
+    """A sentence about those whom the split has in val or test and who have no full mask to be scored by, or ""."""
+    names = data.protocol.get("unscored", ())
+    if not names:
+        return ""
+    many = len(names) > 1
+    return (
+        f"Of those to validate and test on, {len(names)} {'have' if many else 'has'} no full mask and "
+        f"{'are' if many else 'is'} neither scored nor trained on: {listed(names, most=8)}."
+    )
+
+
+def no_best(data: Data) -> str:
+    """A sentence about validation scans that can choose no checkpoint, or ""."""
+    if not data.val or any(scan.shows_foreground for scan in data.val):
+        return ""
+    names = [scan.name for scan in data.val]
+    return (
+        f"No validation scan ({listed(names)}) shows any foreground ({listed(data.classes[1:])}): no best checkpoint "
+        "can be chosen, and the last one is used; validate on patients who have some."
     )
 
 

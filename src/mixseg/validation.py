@@ -75,7 +75,8 @@ class Look:
     """``look(method, progress, before, terms)`` is an entry of the log: DSC of every output and class, a warning.
 
     Args:
-        val: Scans with full masks that training never sees.
+        val: Scans with full masks that training never sees. If none of them shows a structure they are not looked at:
+            the first crumb would score 0, and an answer without one nothing.
         watched: Partly labelled scans of the training set, for the guard.
         seen: The full masks that training sees: what class shares to expect.
         classes: Names by class index.
@@ -96,6 +97,7 @@ class Look:
         feed: Feed | None = None,
     ) -> None:
         self.classes, self.steps, self.feed = classes, config.steps, feed
+        val = val if any(scan.shows_foreground for scan in val) else ()
         self.val = Held(val, config, device)
         self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
         self.watched = Held(_few(watched, config.dims), config, device)

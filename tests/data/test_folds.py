@@ -59,3 +59,12 @@ def test_folds_do_not_depend_on_the_order_and_come_back_from_the_file(tmp_path):
     assert make_folds(cases, seed=1) != folds
     write_folds(tmp_path / "splits_final.json", folds, cases)
     assert [read_split(tmp_path / "splits_final.json", cases, fold=number) for number in range(5)] == folds
+
+
+def test_patients_who_show_a_structure_are_dealt_out_to_all_folds():
+    cases = patients(15, 4)
+    healthy = {f"p{number:02}" for number in range(10)}
+    folds = make_folds(cases, shows=lambda case: case.patient not in healthy)
+    assert [len(set(fold.val) - healthy) for fold in folds] == [1] * 5
+    assert make_fold(cases, 2, shows=lambda case: case.patient not in healthy) == folds[2]
+    assert make_folds(cases, shows=lambda case: True) == make_folds(cases)

@@ -171,6 +171,30 @@ def test_one_of_two_labelled_patients_validates():
     assert split.train[0] in ("a", "b")
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_patients_who_show_a_structure_judge_before_healthy_ones(seed):
+    cases = [case(f"{name}{frame}", patient=name) for name in "abcdefgh" for frame in (1, 2)]
+    ill = {"a2", "b1", "c1", "d2", "e1"}
+    split = make_split(cases, seed=seed, val=0.1, test=0.2, shows=lambda each: each.id in ill)
+    assert {*split.val, *split.test} <= set("abcde")
+    assert (len(split.val), len(split.test)) == (1, 2)
+    split = make_split(cases, seed=seed, val=0.4, shows=lambda each: each.patient in "abc")
+    assert (len(split.val), len({*"abc"} & {*split.val})) == (3, 1), "most of those who show one are to be learnt from"
+    split = make_split(cases, seed=seed, val=0.1, shows=lambda each: each.patient == "a")
+    assert "a" in split.train
+
+
+@settings(deadline=None, derandomize=True)
+@given(patients=st.integers(1, 40), seed=st.integers(0, 5), val=st.floats(0, 1), test=st.sampled_from([0.0, 0.2, 0.6]))
+def test_where_all_show_a_structure_a_split_is_drawn_as_if_nobody_had_looked(patients, seed, val, test):
+    cases = [case(f"p{number}") for number in range(patients)]
+    asked = []
+    drawn = make_split(cases, seed=seed, val=val, test=test, shows=lambda each: asked.append(each.id) or True)
+    assert drawn == make_split(cases, seed=seed, val=val, test=test)
+    assert drawn.test + drawn.val + drawn.train == make_split(cases, seed=seed, val=0.0).train
+    assert len(asked) <= 2 * len(drawn.test + drawn.val), "no more masks are read than are needed"
+
+
 def test_the_folders_on_disk_decide_before_chance():
     cases = [case("a"), case("b"), case("c", split="val"), case("d", split="test"), case("e", split="train")]
     split = make_split(cases, val=0.5, test=0.5)

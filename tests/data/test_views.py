@@ -7,7 +7,7 @@ from scans import write_case, write_cases
 
 from mixseg.data.prepare import PrepareOptions, prepare
 from mixseg.data.split import Split
-from mixseg.data.views import SeenCase, see
+from mixseg.data.views import SeenCase, see, unscored, without_mask
 from mixseg.errors import MixsegError
 from mixseg.types import IGNORE
 
@@ -218,6 +218,17 @@ def test_no_mask_of_all_classes_is_told_with_the_class(tmp_path):
     prepared = searched(tmp_path, ("LV",), ("RV", "Myo"))
     with pytest.raises(MixsegError, match=r"no fully labelled scan .* \(in p0_01 nobody looked for RV\)"):
         see(prepared, Split(("p0", "p1")))
+
+
+def test_patients_and_scans_that_no_mask_can_judge_are_named(tmp_path):
+    scans = [("a", "01", True), ("b", "01", True), ("b", "09", False), ("c", "01", False), ("c", "09", False)]
+    cases = [write_case(tmp_path / "in", patient, frame, full=full) for patient, frame, full in scans]
+    prepared = prepare(cases, tmp_path / "out", PrepareOptions(size=(16, 16)), workers=1)
+    split = Split(("a",), ("b", "c"), ("elsewhere",))
+    assert unscored(prepared, split) == ("c", "b_09")
+    assert without_mask(prepared, ("c", "b", "a", "elsewhere")) == ("c",), "who is not there may have one"
+    assert [seen.id for seen in see(prepared, split).val] == ["b_01"]
+    assert unscored(prepared, Split(("b", "c"), ("a",))) == ()
 
 
 @pytest.mark.parametrize("part", ["val", "test"])

@@ -192,6 +192,25 @@ def test_a_run_before_its_first_look_does_not_say_that_there_are_no_validation_s
 
 
 @pytest.mark.usefixtures("unpainted")
+def test_validation_scans_that_could_choose_no_checkpoint_are_not_said_to_be_missing(tmp_path):
+    write_run(tmp_path)
+    log = [json.loads(line) | {"score": None} for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in log))
+    said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert "No validation scan shows a structure to choose a best one on." in said
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_patients_without_a_mask_to_be_scored_by_are_on_the_protocol_card(tmp_path):
+    write_run(tmp_path)
+    facts = json.loads((tmp_path / "environment.json").read_text())
+    facts["protocol"]["unscored"] = ["patient104", "patient105_frame01"]
+    write_json(tmp_path / "environment.json", facts)
+    said = " ".join(text_of(write_report(tmp_path).read_text(encoding="utf-8")).split())
+    assert "not scored, no full mask patient104, patient105_frame01" in said
+
+
+@pytest.mark.usefixtures("unpainted")
 def test_a_test_set_without_scans_is_not_said_to_be_closed(tmp_path):
     write_run(tmp_path, classes=("background", "atrium"), scans=2)
     path = tmp_path / "environment.json"

@@ -193,7 +193,7 @@ def predict(
         run: A run folder.
         input: A folder of images, in any format, or one image.
         out: The folder for the label maps.
-        checkpoint: best on the validation scans, or last; if not given, best where there are validation scans.
+        checkpoint: best on the validation scans, or last; if not given, best where there is one.
         branch: Of a method with two: the student, the teacher or the mean of both; if not given, the student.
         probabilities: Write the probability of each class too.
         entropy: Write a map of how unsure the network is too.

@@ -225,17 +225,18 @@ def _split_written(path: Path, found: Inspection, folds: int) -> str:
     """Write a split of the scans to ``path``, and say what is in it; test patients that are named already stay so."""
     from mixseg.data import folds as drawing
     from mixseg.data import split
+    from mixseg.data.foreground import shows_foreground
 
     if path.exists():
         raise MixsegError(f"{path} exists, and runs may rest on it: remove it first, or write another file.")
     cases = split.with_test_part(found.folder, found.cases, found.layout)
     if folds:
-        drawn = drawing.make_folds(cases, count=folds)
+        drawn = drawing.make_folds(cases, count=folds, shows=shows_foreground)
         split.write_folds(path, drawn, cases)
         sizes = ", ".join(f"{len(fold.train)} + {len(fold.val)}" for fold in drawn)
         kept = f"; {len(drawn[0].test)} test patients are in none" if drawn[0].test else ""
         return f"{path}, {len(drawn)} folds of train + val patients: {sizes}{kept}"
-    one = split.make_split(cases)
+    one = split.make_split(cases, shows=shows_foreground)
     split.write_split(path, one)
     return f"{path}, {len(one.train)} patients to train on, {len(one.val)} to validate, {len(one.test)} to test"
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mixseg.types import IGNORE
+
 Bytes = NDArray[np.uint8]
 
 
@@ -38,3 +40,8 @@ class Scan:
     def channels(self) -> int:
         """How many there are."""
         return len(self.mean)
+
+    @property
+    def shows_foreground(self) -> bool:
+        """Whether the full mask has a voxel above the background on this grid."""
+        return self.full is not None and bool(((self.full > 0) & (self.full != IGNORE)).any())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -37,6 +38,9 @@ class Member(Protocol):
     @property
     def split(self) -> str:
         """The part that the layout on disk puts it in, or ""."""
+
+
+AnyMember = TypeVar("AnyMember", bound=Member)
 
 
 @dataclass(frozen=True)
@@ -158,10 +162,23 @@ def write_folds(path: Path, folds: Sequence[Split], cases: Iterable[Member]) -> 
     write_json(path, [{"train": _ids(fold.train, scans), "val": _ids(fold.val, scans)} for fold in folds])
 
 
-def make_split(cases: Iterable[Member], *, seed: int = 0, val: float = 0.1, test: float = 0.0) -> Split:
+def anyone(_: Member) -> bool:
+    """For one who cannot look into masks: each may show a structure."""
+    return True
+
+
+def make_split(
+    cases: Iterable[AnyMember],
+    *,
+    seed: int = 0,
+    val: float = 0.1,
+    test: float = 0.0,
+    shows: Callable[[AnyMember], bool] = anyone,
+) -> Split:
     """A split that follows the folders that the scans lie in, and is drawn at random where those say nothing.
 
     Patients of val and test are drawn from those whose every scan has a full mask, at most half of which leave train.
+    Those who show a structure go first, each part taking no more than it leaves: healthy ones can choose no checkpoint.
     Train is shuffled too, the fully labelled patients first, so that Set-N finds its full masks.
 
     Args:
@@ -169,8 +186,11 @@ def make_split(cases: Iterable[Member], *, seed: int = 0, val: float = 0.1, test
         seed: The same seed and patients give the same split, whatever the order of ``cases``.
         val: The share of the patients to validate on; at least one, if two are fully labelled.
         test: The share of the patients to test on.
+        shows: Whether the full mask of a scan holds foreground; asked of as few scans as will do.
     """
+    cases = list(cases)
     hints, labelled = by_patient(cases)
+    showing = by_any_scan(cases, shows)
     parts: dict[str, list[str]] = {part: [p for p in hints if hints[p] == part] for part in ("train", "val", "test")}
     rng = np.random.default_rng(seed)
     train = [parts["train"][index] for index in rng.permutation(len(parts["train"]))]
@@ -180,7 +200,8 @@ def make_split(cases: Iterable[Member], *, seed: int = 0, val: float = 0.1, test
         if parts[part]:
             continue
         count = min(max(round(share * len(hints)), least if share > 0 else 0), spare)
-        parts[part], free = free[:count], free[count:]
+        parts[part] = _drawn(free, count, showing)
+        free = [patient for patient in free if patient not in parts[part]]
         spare -= count
     taken = {*parts["val"], *parts["test"]}
     train = [patient for patient in train if patient not in taken]
@@ -201,6 +222,22 @@ def by_patient(cases: Iterable[Member]) -> tuple[dict[str, str], set[str]]:
             )
         labelled[case.patient] = labelled.get(case.patient, True) and case.kind == "full"
     return dict(sorted(hints.items())), {patient for patient, every in labelled.items() if every}
+
+
+def by_any_scan(cases: Iterable[AnyMember], shows: Callable[[AnyMember], bool]) -> Callable[[str], bool]:
+    """``shows`` of a patient: whether one of the scans does."""
+    scans: dict[str, list[AnyMember]] = {}
+    for case in sorted(cases, key=lambda case: case.id):
+        scans.setdefault(case.patient, []).append(case)
+    return lambda patient: any(shows(case) for case in scans[patient])
+
+
+def _drawn(patients: Sequence[str], count: int, shows: Callable[[str], bool]) -> list[str]:
+    """``count`` of ``patients``: the first that show a structure, of whom as many stay, then the first that do not."""
+    showing = list(islice(filter(shows, patients), 2 * count))
+    drawn = showing[: min(count, len(showing) // 2)]
+    others = [patient for patient in patients if patient not in showing]
+    return drawn + others[: count - len(drawn)]
 
 
 def _from_fold(path: Path, folds: list[object], cases: list[Member], fold: int) -> Split:

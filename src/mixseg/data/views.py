@@ -132,6 +132,21 @@ def see(
     return View(full, partial, bare, val, classes, unused, lambda: _judged_by(prepared, split.test, "test", remedy))
 
 
+def without_mask(prepared: Prepared, patients: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``patients`` who have scans and no full mask among them: they can judge nothing."""
+    outlined = {case.patient: False for case in prepared.cases}
+    outlined |= {case.patient: True for case in prepared.cases if case.has_full}
+    return tuple(patient for patient in patients if not outlined.get(patient, True))
+
+
+def unscored(prepared: Prepared, split: Split) -> tuple[str, ...]:
+    """The patients of val and test without a full mask, and the scans without one of those who have others."""
+    judges = (*split.val, *split.test)
+    none = without_mask(prepared, judges)
+    scans = [case.id for case in prepared.cases if case.patient in set(judges) - set(none) and not case.has_full]
+    return (*none, *scans)
+
+
 def _train(prepared: Prepared, split: Split, n: int | None, ratio: int) -> dict[Kind, list[PreparedCase]]:
     """The train scans by the strongest supervision that the run may see."""
     if n is None:

@@ -27,6 +27,7 @@ WHO = {
     "unused": "not used, a class was not looked for",
     "val": "validation",
     "test patients": "test",
+    "unscored": "not scored, no full mask",
 }
 
 
@@ -120,6 +121,8 @@ def protocol(run: RunFiles) -> Html:
 def _people(who: str, names: object) -> str:
     if not isinstance(names, Sequence) or isinstance(names, str):
         return _value(names)
+    if who == "unscored":  # patients, and scans of others
+        return ", ".join(map(str, names))
     noun = "patient" if "patient" in who else "scan"
     return f"{count(len(names), noun)}: {', '.join(map(str, names))}" if names else "none"
 
@@ -134,6 +137,8 @@ def _opened(run: RunFiles) -> str:
 def _checkpoints(run: RunFiles) -> str:
     last = f"last: the weights after step {run.config.steps}, the end; no score chose it."
     none = "There were no validation scans to choose a best one on."
+    if "val" in run.parts:
+        none = "No validation scan shows a structure to choose a best one on."
     if run.finished is None:
         last = f"last: the newest weights that were kept; step {run.config.steps} will be the end."
         none = "No look at validation scans has chosen a best one yet."

@@ -58,9 +58,9 @@ def fit(
 ) -> State:
     """Train ``method`` to ``config.steps``, from where the folder's last checkpoint left off.
 
-    Writes ``last.pt``, ``best.pt`` and ``log.jsonl``; with a ``writer``, the last of them may still be on their way
-    when this returns. Order and noise of a step depend on the seed and the step's number alone, so that a run which was
-    killed and resumed ends with the weights of one which was not.
+    Writes ``last.pt``, ``best.pt`` and ``log.jsonl``; a ``writer`` that was given may still be at it afterwards. Order
+    and noise of a step depend on the seed and the step's number alone, so that a run which was killed and resumed ends
+    with the weights of one which was not.
     """
     state = State(method, make_optimizer(method, config))
     speed_up(method, config, fabric)

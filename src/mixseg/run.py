@@ -94,12 +94,7 @@ def train(
         def begin() -> bool:
             """Take the folder; False if there is nothing left to do in it."""
             held.enter_context(folder.locked())
-            facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
-            facts = environment(fabric.device, data.hash) | {"precision": precision} | facts
-            if data.proposals:
-                facts["proposals"] = dict(data.proposals.origin)
-            said = {"plan": list(data.plan), "folder": data.folder}
-            facts |= {key: value for key, value in said.items() if value}
+            facts = environment(fabric.device, data.hash) | {"precision": precision} | _facts(data)
             folder.refuse_another(config, facts)
             done = folder.finished
             if done and (done["test"] or not test) and config == folder.config:
@@ -126,6 +121,17 @@ def train(
             phases.end("checkpoints")
             _finish(rows, config, folder, fabric, phases, test=test)
     return folder
+
+
+def _facts(data: Data) -> dict[str, Any]:
+    """What environment.json holds about the scans."""
+    facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
+    said = {
+        "proposals": dict(data.proposals.origin) if data.proposals else {},
+        "plan": list(data.plan),
+        "folder": data.folder,
+    }
+    return facts | {key: value for key, value in said.items() if value}
 
 
 def _let_go(fabric: Fabric) -> None:

@@ -58,9 +58,8 @@ def fit(
 ) -> State:
     """Train ``method`` to ``config.steps``, from where the folder's last checkpoint left off.
 
-    Writes ``last.pt``, ``best.pt`` and ``log.jsonl``; a ``writer`` that was given may still be at it afterwards. Order
-    and noise of a step depend on the seed and the step's number alone, so that a run which was killed and resumed ends
-    with the weights of one which was not.
+    Writes ``last.pt``, ``best.pt`` and ``log.jsonl``; a given ``writer`` may still be at it afterwards. Order and noise
+    depend on the seed and a step's number alone: a run that was killed and resumed ends with the same weights.
     """
     state = State(method, make_optimizer(method, config))
     speed_up(method, config, fabric)

@@ -23,7 +23,7 @@ def test_a_preset_makes_a_config_that_json_carries_there_and_back(preset, method
     config = make_config(method=method, preset=preset, dims=dims)
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
     assert (config.method, config.preset, config.dims) == (method, preset, dims)
-    assert (config.batch.full, config.batch.partial, config.batch.bare) == METHODS[method].batch[dims]
+    assert tuple(config.batch.counts.values()) == METHODS[method].batch[dims]
     settled = dict(PRESETS[preset][dims])
     weighed = {term: weight for term, weight in settled.pop("weights", {}).items() if term in terms_of(method)}
     assert config.weights == {**weighed, **METHOD_WEIGHTS.get((preset, method), {})}
@@ -60,7 +60,7 @@ def test_changed_values_of_every_type_survive_json():
 
 def test_a_change_of_one_batch_size_or_weight_leaves_the_others():
     config = make_config(method="kl-ent", preset="quick", batch={"partial": 4}, weights={"distill": 10})
-    assert config.batch == BatchSizes(full=8, partial=4, bare=0)
+    assert config.batch == BatchSizes(full=8, partial=4, bare=None)
     assert config.weights == {"weak": 1.0, "distill": 10.0}, "the preset's and the changed one"
     method = build(replace(config, width=2, depth=1), channels=1, classes=2)
     assert method.weights == {**METHODS["kl-ent"].weights, "weak": 1.0, "distill": 10.0}

@@ -19,6 +19,7 @@ from mixseg.methods import METHODS, terms_of
 from mixseg.networks import NETWORKS
 from mixseg.presets import METHOD_WEIGHTS, PRESETS
 from mixseg.typed_json import as_typed, build, merged
+from mixseg.types import Kind
 
 WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"})
 """Keys of a config that make no other run."""
@@ -26,11 +27,22 @@ WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorb
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """Images per step by kind of supervision."""
+    """Images per step by kind of supervision.
+
+    Attributes:
+        full: With full masks.
+        partial: With partial labels, and half of them without any where there are such scans and ``bare`` is None.
+        bare: Without labels; None leaves it to the scans, 0 is none.
+    """
 
     full: int = 8
     partial: int = 16
-    bare: int = 0
+    bare: int | None = None
+
+    @property
+    def counts(self) -> dict[Kind, int]:
+        """What there is of each kind before the scans have a say."""
+        return {"full": self.full, "partial": self.partial, "bare": self.bare or 0}
 
 
 @dataclass(frozen=True)
@@ -176,7 +188,8 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     settled: dict[str, Any] = {
         **preferred,
         "weights": {**weights, **METHOD_WEIGHTS.get((preset, method), {})},
-        "batch": {"full": full, "partial": partial, "bare": bare},
+        # A method that takes partly labelled scans and counts no bare ones leaves those to the scans.
+        "batch": {"full": full, "partial": partial, "bare": bare or (None if partial else 0)},
         **{"method": method, "preset": preset, "dims": dims},
     }
     return from_dict(merged(settled, changes))  # a change of one batch size or weight leaves the others as they are
@@ -228,7 +241,7 @@ def _check(config: Config, where: str) -> None:
     for key in ("patch", "stride"):
         if min(getattr(config, key) or (1,)) < 1:
             raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it counts voxels, at least 1 each.")
-    if config.batch.full < 1 or min(config.batch.partial, config.batch.bare) < 0:
+    if config.batch.full < 1 or min(config.batch.counts.values()) < 0:
         raise MixsegError(f"'batch' in {where} counts images: at least 1 of 'full', and none of the others below 0.")
 
 

@@ -55,8 +55,8 @@ from mixseg.training_data import (
     settle_batch,
     settle_largest,
     terms_off,
+    unseen,
 )
-from mixseg.types import KINDS, Kind
 from mixseg.validation import Look
 
 CHECKPOINTS = ("last", "best")
@@ -111,7 +111,7 @@ def train(
 
         method = None
         if lead(fabric, begin):
-            told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data))))
+            told = "\n".join(filter(None, (terms_off(config, data), left_out(config, data), unseen(config, data))))
             if told and fabric.is_global_zero:
                 print(told, flush=True)
             method = _fit(config, data, folder, fabric, phases)
@@ -191,10 +191,9 @@ def propose(
 
 
 def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: Phases) -> Method:
-    sizes: dict[Kind, int] = {kind: getattr(config.batch, kind) for kind in KINDS}
     feed = Feed(
         data.train,
-        sizes,
+        config.batch.counts,
         grid=config.grid,
         seed=config.seed,
         intensity=config.intensity,

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from conftest import ROOT
 from mixseg.config import BatchSizes, Config, from_dict, make_config, read_config, to_dict
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS, terms_of
@@ -175,3 +176,12 @@ def test_a_config_cannot_be_changed_in_place():
 def test_a_whole_number_may_be_written_with_an_exponent():
     steps = from_dict({"steps": 1e4}).steps
     assert (steps, type(steps)) == (10000, int)
+
+
+def test_the_page_of_the_run_folder_tells_how_often_each_preset_looks():
+    page = " ".join((ROOT / "docs" / "reference" / "run-folder.md").read_text().split())
+    assert "where that is 0, every 1 % of the steps, and every 50 if that is more" in page
+    assert [make_config(preset="paper", steps=steps).looks for steps in (50, 3000, 6000)] == [1, 30, 50]
+    own = {name: [of.get("validate_every", 0) for of in PRESETS[name].values()] for name in PRESETS}
+    assert own == {"paper": [0, 0], "strong": [0, 100], "quick": [50, 50]}
+    assert "`quick` says 50, `strong` 100 for volumes, whose looks take long, and the others 0" in page

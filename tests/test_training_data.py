@@ -34,7 +34,7 @@ def test_a_class_that_no_label_shows_is_named_before_anything_is_written(tmp_pat
 
 
 def test_a_test_without_test_scans_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(MixsegError, match="There are no test patients: leave --test out, or name some"):
+    with pytest.raises(MixsegError, match=r"There are no test patients: leave the test out .*, or name some"):
         train(config(steps=2), replace(data(), open_test=tuple), tmp_path / "run", hardware=Hardware("cpu"), test=True)
     assert not (tmp_path / "run").exists()
 

@@ -23,6 +23,8 @@ from mixseg.types import Kind
 
 WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"})
 """Keys of a config that make no other run."""
+OF_DIMS = {2: ("size", "long_side"), 3: ("patch", "stride")}
+"""Keys that slices alone, or volumes alone, have a use for."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,21 @@ def read_config(path: Path) -> dict[str, Any]:
         raise MixsegError(f'{path} is no config: it should be a JSON object such as {{"method": "kl-ent"}}.')
     build(Config, content, str(path))  # so that a misspelt key is told with the file's name
     return content
+
+
+def refuse_unused(given: Mapping[str, Any], dims: int) -> None:
+    """Nothing, or one sentence about a key of ``given`` that a run of ``dims`` axes has no use for.
+
+    A config that names keys of both, as that of a run does, serves either.
+    """
+    ours, others = OF_DIMS[dims], OF_DIMS[5 - dims]
+    unused = [key for key in others if given.get(key) is not None]
+    if unused and not any(key in given for key in ours):
+        theirs, learnt = ("slices", "volumes") if dims == 3 else ("volumes", "slices")
+        raise MixsegError(
+            f"{unused[0]} is a setting of {theirs}, and this run learns {learnt} (dims {dims}): leave it out, give "
+            f"{ours[0]} instead, or choose dims {5 - dims}."
+        )
 
 
 AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "deep": 0, "validate_every": 0, "weight_decay": 0.0}

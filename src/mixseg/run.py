@@ -19,7 +19,7 @@ import torch
 from lightning_fabric import Fabric
 
 from mixseg.checkpoint import load_weights
-from mixseg.config import Config, make_config, read_config
+from mixseg.config import Config, make_config, read_config, refuse_unused
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
 from mixseg.data.build import digest
@@ -276,7 +276,9 @@ def _train_all(options: argparse.Namespace) -> None:
 
 def _gather(path: Path, options: argparse.Namespace, out: Path, hardware: Hardware) -> tuple[Config, Data]:
     """The config in ``path``, and what it trains on."""
-    config = make_config(**read_config(path))
+    given = read_config(path)
+    config = make_config(**given)
+    refuse_unused(given, config.dims)
     prepared = _arrays(options.data, options.out, prepare_options(config))
     # What the images were packed with holds for those that the run will predict, too.
     config = replace(config, clip=tuples(prepared.index["options"]["clip"]))

@@ -57,11 +57,10 @@ def make_scans(config: Config) -> Scans:
 
 def make_feed(scans: Scans, config: Config, device: torch.device) -> Feed:
     """The feed of a run."""
-    sizes: dict[Kind, int] = {kind: getattr(config.batch, kind) for kind in KINDS}
     augmentation = AUGMENTATIONS[config.augment]
     return Feed(
         scans,
-        sizes,
+        config.batch.counts,
         grid=config.grid,
         seed=config.seed,
         intensity=config.intensity,

@@ -83,12 +83,17 @@ def changes(config: Record) -> tuple[str, ...]:
     """``key=value`` for each setting that is neither the preset's nor the protocol's."""
     usual = usual_config(config["preset"], config["method"], config["dataset"], config["set"])
     # A line from before a key was made has its default, which is what every run did then.
-    told = changed({**to_dict(Config()), **config}, usual)
+    told = changed(_counted({**to_dict(Config()), **config}), _counted(usual))
     if usual["largest"] is None and told.get("largest"):
         del told["largest"]  # what the masks said is no choice
     weights = {**METHODS[config["method"]].weights, **config["weights"]}
     told = {key: value for key, value in told.items() if key not in OF_TERM or weights.get(OF_TERM[key])}
     return tuple(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in told.items())
+
+
+def _counted(config: Record) -> Record:
+    """``config`` with 0 for the rows of a kind that were left to the scans, which had none."""
+    return {**config, "batch": {kind: rows or 0 for kind, rows in config["batch"].items()}}
 
 
 def usual_config(preset: str, method: str, dataset: str, n: int | None) -> Record:

@@ -38,7 +38,6 @@ from mixseg import engine
 from mixseg.config import Config, make_config
 from mixseg.hardware import Hardware, make_fabric, settle_precision
 from mixseg.model import build
-from mixseg.types import KINDS
 from plain_loop import plain_family
 from stopwatch import Deadline, Step, Version, attempt, clean
 
@@ -50,8 +49,7 @@ def measure(config: Config, fabric: Fabric, flags: Flags, args: argparse.Namespa
     """All versions of one method, timed in turn, and what else there is time for."""
     scans = make_scans(config)
     versions = race(scans, config, fabric, flags, args)
-    batch = {kind: getattr(config.batch, kind) for kind in KINDS}
-    entry: dict[str, Any] = {"batch": batch, "grid": config.grid}
+    entry: dict[str, Any] = {"batch": config.batch.counts, "grid": config.grid}
     entry |= {"versions": {version.name: version.entry() for version in versions}}
     entry["plain_is"] = "plain_loop.py" if plain_family(config.method) else "mixseg's method, eager"
     whole = not args.short and args.deadline.leaves(10)

@@ -334,3 +334,25 @@ def test_how_the_caller_compiles_stays_as_it_was():
         assert told() == (COMPILED_RUNS, FUNCTORCH)
         assert told() != before
     assert told() == before
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "sentence"),
+    [
+        ((20, 18, 3), {"patch": (16, 16, 16)}, "patch is a setting of volumes, and this run learns slices"),
+        ((20, 18, 64), {"size": (16, 16)}, "size is a setting of slices, and this run learns volumes"),
+        ((20, 18, 64), {"size": (16, 16), "preset": "strong"}, "size is a setting of slices, and this run learns"),
+    ],
+)
+def test_a_grid_that_does_not_suit_what_is_learnt_from_these_scans_is_refused(tmp_path, shape, settings, sentence):
+    image, mask = blob(0, shape)
+    asked = {"preset": "quick", "width": 4, "depth": 2, "device": "cpu", **settings}
+    with pytest.raises(MixsegError, match=sentence):
+        mixseg.train([mixseg.scan("s", image, full=mask)], classes=CLASSES, out=tmp_path / "run", steps=1, **asked)
+    assert not (tmp_path / "run").exists()
+
+
+def test_test_scans_without_masks_are_one_sentence_in_words_of_python_too(tmp_path):
+    seen, asked = scans(), {"classes": CLASSES, "out": tmp_path / "run", "steps": 1, **TINY}
+    with pytest.raises(MixsegError, match=r"nothing to score; leave the test out \(--test, or test= in Python\)\."):
+        mixseg.train(seen[:3], test=seen[4:], **asked)

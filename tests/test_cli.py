@@ -283,6 +283,17 @@ def test_simulate_keeps_the_references_of_scans_that_have_partial_labels_already
             assert np.array_equal(io.read_labels(case.hidden).array, io.read_labels(hidden[case.id]).array)
 
 
+def test_simulate_without_partial_labels_takes_away_those_that_are_drawn_too(tmp_path):
+    source = make_acdc(tmp_path / "acdc")
+    for path in (source / "patient010").glob("*_gt.nii.gz"):
+        path.unlink()
+    assert {case.kind for case in load(source) if case.patient == "patient010"} == {"partial"}
+    for partial, left in (("none", "bare"), ("points", "partial")):
+        assert main(["simulate", partial, "--from", str(source), "--partial", partial, "--keep-full", "1"]) == 0
+        kinds = {case.patient: case.kind for case in load(Path(partial))}
+        assert kinds == {"patient001": "full", "patient010": left}
+
+
 def test_simulate_uses_drawn_strokes_as_they_are(tmp_path):
     source = make_acdc(tmp_path / "acdc")
     assert main(["simulate", "made", "--from", str(source), "--partial", "drawn", "--keep-full", "0"]) == 0

@@ -1,5 +1,6 @@
 """The guard's verdicts, and the collapse itself: what mixed batch statistics do to a U-Net."""
 
+import re
 from functools import cache
 
 import numpy as np
@@ -8,14 +9,17 @@ import torch
 
 from discs import total
 from mixseg.collapse import Guard
+from mixseg.config import make_config
 from mixseg.datasets.phantom import heart
-from mixseg.methods import MethodOptions, make_method
+from mixseg.methods import METHODS, MethodOptions, make_method
 from mixseg.networks import make_network
 from mixseg.types import IGNORE, Batch, Part
 
+OURS = METHODS["kl-ent"].weights
 
-def guard():
-    return Guard(("background", "LV", "RV"), (0.9, 0.08, 0.02))
+
+def guard(weights=OURS):
+    return Guard(("background", "LV", "RV"), (0.9, 0.08, 0.02), weights)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +47,14 @@ def test_a_class_runs_away_or_dies_out(shares, progress, words):
 
 
 def test_a_class_that_the_full_masks_lack_may_stay_away_but_not_take_over():
-    absent = Guard(("background", "scar"), (1.0, 0.0))
+    absent = Guard(("background", "scar"), (1.0, 0.0), OURS)
     assert not absent.judge((1.0, 0.0), 0.9)
     assert not absent.judge((0.97, 0.03), 0.9)
     assert "far too much as scar" in absent.judge((0.9, 0.1), 0.9)
 
 
 def test_the_background_is_not_judged():
-    assert not Guard(("background", "LV"), (0.5, 0.5)).judge((0.1, 0.9), 0.9)
+    assert not Guard(("background", "LV"), (0.5, 0.5), OURS).judge((0.1, 0.9), 0.9)
 
 
 def test_it_speaks_when_things_change_and_not_in_between():
@@ -80,6 +84,72 @@ def test_other_signs_of_a_student_that_is_lost_are_told(seen, progress, words):
     sentence = guard().judge((0.9, 0.08, 0.02), progress, **seen)
     assert words in sentence
     assert bool(sentence) == bool(words)
+
+
+SIGNS = {
+    "far too much": {"shares": (0.0, 1.0, 0.0)},
+    "next to nothing": {"shares": (1.0, 0.0, 0.0)},
+    "contradict each other": {"divergence": 0.6},
+    "decides nothing": {"entropy": 1.0},
+    "contradicts the labels": {"weak": 1.2},
+}
+
+
+def said(weights, sign):
+    """What the guard of a method with such weights advises when it sees a sign of a collapse."""
+    sentence = guard(weights).judge(**{"shares": (0.9, 0.08, 0.02), "progress": 0.5, **SIGNS[sign]})
+    assert sign in sentence
+    return sentence.rpartition("). ")[2]
+
+
+@pytest.mark.parametrize(
+    ("sign", "remedy"),
+    [
+        (
+            "far too much",
+            "Train longer, raise weights.distill, lower weights.entropy or use ramp=0.3; "
+            "with passes=joint, use separate ones.",
+        ),
+        (
+            "next to nothing",
+            "Train longer, raise weights.weak, or lower weights.entropy; with passes=joint, use separate ones.",
+        ),
+        ("contradict each other", "Raise weights.distill, or lower weights.entropy."),
+        ("decides nothing", "Raise weights.entropy or the lr, or train longer."),
+        ("contradicts the labels", "Raise weights.weak, or lower weights.entropy or use ramp=0.3."),
+    ],
+)
+def test_the_method_is_told_all_that_can_be_tried(sign, remedy):
+    assert said(OURS, sign) == remedy
+
+
+@pytest.mark.parametrize("sign", list(SIGNS))
+@pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.sees in ("mixed", "unlabelled")])
+@pytest.mark.parametrize("off", [(), ("entropy", "consistency")])
+def test_a_method_is_advised_what_its_run_accepts(name, sign, off):
+    weights = {term: 0.0 if term in off else weight for term, weight in METHODS[name].weights.items()}
+    if sign == "contradicts the labels" and "weak" not in weights:
+        return  # a term that is not there has no value
+    remedy = said(weights, sign)
+    assert remedy[0].isupper()
+    assert remedy.endswith(".")
+    down = re.search(r"ower (weights\.[\w-]+(?:(?:, | or )weights\.[\w-]+)*)", remedy)
+    lowered = re.findall(r"weights\.([\w-]+)", down[0]) if down else []
+    for term in re.findall(r"weights\.([\w-]+)", remedy):
+        make_config(method=name, weights={term: weights[term] + (-1e-4 if term in lowered else 1)})
+    assert ("ramp" not in remedy and "passes" not in remedy) or METHODS[name].sees == "mixed", (
+        "which others do not read"
+    )
+    assert "ramp" not in remedy or weights["entropy"] > 0
+
+
+def test_methods_without_our_terms_are_told_to_lower_their_own():
+    assert said(METHODS["ua-mt"].weights, "far too much") == "Train longer or lower weights.consistency."
+    assert said(METHODS["ssco"].weights, "next to nothing") == (
+        "Train longer, or lower weights.self-paced or weights.consistency."
+    )
+    assert said(METHODS["single"].weights, "decides nothing") == "Raise the lr, or train longer."
+    assert said(METHODS["decoupled"].weights, "contradict each other") == "Train longer."
 
 
 SIDE = 32
@@ -131,7 +201,7 @@ def marked(method, images):
 def test_mixed_batch_statistics_mark_far_too_much_on_unlabelled_scans_and_separate_ones_do_not(seed):
     bare, truth = hearts(tuple(range(2, 10)))
     expected = hearts((0, 1))[1].float().mean().item()
-    watch = Guard(("background", "heart"), (1 - expected, expected))
+    watch = Guard(("background", "heart"), (1 - expected, expected), OURS)
     actual = truth.float().mean().item()
     joint, separate = (marked(learnt(passes=passes, seed=seed), bare) for passes in ("joint", "separate"))
     assert joint > 5 * actual, "the loss never saw these rows, and most of what they show became heart"

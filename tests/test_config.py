@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from conftest import ROOT
 from mixseg.config import BatchSizes, Config, from_dict, make_config, read_config, to_dict
 from mixseg.errors import MixsegError
 from mixseg.methods import METHODS, terms_of
@@ -23,7 +24,7 @@ def test_a_preset_makes_a_config_that_json_carries_there_and_back(preset, method
     config = make_config(method=method, preset=preset, dims=dims)
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
     assert (config.method, config.preset, config.dims) == (method, preset, dims)
-    assert (config.batch.full, config.batch.partial, config.batch.bare) == METHODS[method].batch[dims]
+    assert tuple(config.batch.counts.values()) == METHODS[method].batch[dims]
     settled = dict(PRESETS[preset][dims])
     weighed = {term: weight for term, weight in settled.pop("weights", {}).items() if term in terms_of(method)}
     assert config.weights == {**weighed, **METHOD_WEIGHTS.get((preset, method), {})}
@@ -60,7 +61,7 @@ def test_changed_values_of_every_type_survive_json():
 
 def test_a_change_of_one_batch_size_or_weight_leaves_the_others():
     config = make_config(method="kl-ent", preset="quick", batch={"partial": 4}, weights={"distill": 10})
-    assert config.batch == BatchSizes(full=8, partial=4, bare=0)
+    assert config.batch == BatchSizes(full=8, partial=4, bare=None)
     assert config.weights == {"weak": 1.0, "distill": 10.0}, "the preset's and the changed one"
     method = build(replace(config, width=2, depth=1), channels=1, classes=2)
     assert method.weights == {**METHODS["kl-ent"].weights, "weak": 1.0, "distill": 10.0}
@@ -175,3 +176,12 @@ def test_a_config_cannot_be_changed_in_place():
 def test_a_whole_number_may_be_written_with_an_exponent():
     steps = from_dict({"steps": 1e4}).steps
     assert (steps, type(steps)) == (10000, int)
+
+
+def test_the_page_of_the_run_folder_tells_how_often_each_preset_looks():
+    page = " ".join((ROOT / "docs" / "reference" / "run-folder.md").read_text().split())
+    assert "where that is 0, every 1 % of the steps, and every 50 if that is more" in page
+    assert [make_config(preset="paper", steps=steps).looks for steps in (50, 3000, 6000)] == [1, 30, 50]
+    own = {name: [of.get("validate_every", 0) for of in PRESETS[name].values()] for name in PRESETS}
+    assert own == {"paper": [0, 0], "strong": [0, 100], "quick": [50, 50]}
+    assert "`quick` says 50, `strong` 100 for volumes, whose looks take long, and the others 0" in page

@@ -194,8 +194,13 @@ def test_no_fully_labelled_scan_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("there", "asked", "settled"),
     [
-        ({"partial": 1, "bare": 1}, (8, 16, 0), (8, 8, 8)),
+        ({"partial": 1, "bare": 1}, (8, 16, None), (8, 8, 8)),
+        ({"partial": 1, "bare": 1}, (8, 15, None), (8, 8, 7)),
+        ({"partial": 1, "bare": 1}, (8, 16, 0), (8, 16, 0)),
         ({"partial": 1, "bare": 1}, (8, 12, 4), (8, 12, 4)),
+        ({"partial": 1, "bare": 1}, (8, 0, 4), (8, 0, 4)),
+        ({"partial": 1, "bare": 0}, (8, 16, None), (8, 16, 0)),
+        ({"partial": 0, "bare": 1}, (8, 16, None), (8, 0, 16)),
         ({"partial": 1, "bare": 0}, (4, 0, 4), (4, 4, 0)),
         ({"partial": 0, "bare": 1}, (8, 16, 0), (8, 0, 16)),
         ({"partial": 0, "bare": 0}, (8, 16, 0), (8, 0, 0)),
@@ -206,6 +211,7 @@ def test_rows_of_a_kind_that_is_absent_go_to_the_other(there, asked, settled):
     sizes = config(batch={"full": full, "partial": partial, "bare": bare}).batch
     found = settle_batch(sizes, data(**there))
     assert (found.full, found.partial, found.bare) == settled
+    assert settle_batch(found, data(**there)) == found, "as a run that goes on asks for it"
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,16 @@ def test_lost_voxel_sizes_mixed_orientations_and_flat_images_are_pointed_out(tmp
     assert odd(tmp_path, "same value in every voxel")
 
 
+def test_an_oblique_scan_has_each_direction_once_in_its_orientation(tmp_path):
+    dataset_json(tmp_path)
+    oblique = np.eye(4)
+    # Turned by about 50 degrees round two axes: two columns lie nearest to the same direction, the one to the head.
+    oblique[:3, :3] = np.array([[0.64, -0.49, 0.59], [0.77, 0.41, -0.49], [0.0, 0.77, 0.64]]) * [1.4, 1.2, 8]
+    assert np.abs(oblique[:3, :3]).argmax(axis=0).tolist() == [1, 2, 2]
+    scan(tmp_path, "a", block(), affine=oblique)
+    assert summary(inspect(tmp_path))["orientation"] == "ASR: 1"
+
+
 def test_all_bad_files_are_reported_and_the_rest_still_counts(tmp_path):
     make_acdc(tmp_path)
     (tmp_path / "patient001" / "patient001_frame01.nii.gz").write_bytes(b"")

@@ -288,7 +288,7 @@ def test_a_drawn_split_validates_on_a_scan_that_shows_the_target(tmp_path, fold)
 def test_test_scores_without_test_patients_are_refused_before_scans_are_prepared(copied, tmp_path):
     parts = read_json(copied / "scans" / "splits.json")
     (copied / "scans" / "splits.json").write_text(json.dumps({**parts, "test": []}))
-    with pytest.raises(MixsegError, match="There are no test patients: leave --test out"):
+    with pytest.raises(MixsegError, match="There are no test patients: leave the test out"):
         train_folder(copied / "scans", tmp_path / "new" / "run", settings=SMALL, hardware=CPU, test=True)
     assert not (tmp_path / "new").exists()
 

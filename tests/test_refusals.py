@@ -14,6 +14,7 @@ from mixseg.labels import LabelFlags
 from mixseg.pipeline import train_folder
 from mixseg.refusals import refuse_early
 from mixseg.run import train
+from mixseg.training_plan import planned
 
 CPU = Hardware("cpu")
 
@@ -50,6 +51,16 @@ def unread(tmp_path, monkeypatch):
         ({"width": 10**9, "depth": 40}, "No network fits width, depth and grid"),
         ({"dims": 2, "size": [250, 250]}, r"pad \(250, 250\) to \(256, 256\)"),
         ({"dims": 3, "patch": [30, 32, 32], "preset": "quick"}, r"pad \(30, 32, 32\)"),
+        (
+            {"dims": 3, "size": [48, 48]},
+            r"size is a setting of slices, .* volumes \(dims 3\): leave it out, give",
+        ),
+        ({"dims": 3, "long_side": 48}, "long_side is a setting of slices"),
+        (
+            {"dims": 2, "patch": [16, 16, 16]},
+            r"patch is a setting of volumes, .* slices \(dims 2\): leave it out",
+        ),
+        ({"dims": 2, "stride": [8, 8, 8], "preset": "quick"}, "stride is a setting of volumes"),
         ({"method": "proposals"}, "name it with --from RUN"),
         ({"method": "kl", "proposals_from": "run"}, "kl takes no proposals"),
         ({"method": "proposals", "proposals_from": "nowhere"}, "nowhere is no run folder"),
@@ -101,8 +112,22 @@ def test_so_is_what_the_run_folder_or_the_run_that_proposes_is_no_good_for(unrea
         {"method": "ssco", "dims": 2, "size": [64, 96]},
         {"dims": 2, "size": [16, 16]},  # a single voxel in the bottleneck
         {"preset": "paper", "dims": 3},
+        {"preset": "quick", "dims": 3},  # whose stride or size is its own
+        {"dims": 3, "size": [256, 256], "patch": [32, 32, 32]},  # serves either
+        to_dict(config(dims=2)),
+        to_dict(config(dims=3, size=[48, 48])),  # as a run wrote it that was not asked
     ],
 )
 def test_settings_that_some_scans_can_be_trained_with_are_not_refused(tmp_path, settings):
     refuse_early(settings, tmp_path / "run", CPU)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_has_begun_with_a_key_of_no_use_goes_on_without_it(tmp_path):
+    run = train(config(dims=3, steps=2, size=[48, 48]), data(dims=3), tmp_path / "run", hardware=CPU)
+    same = {key: value for key, value in to_dict(run.config).items() if key not in ("size", "patch", "stride")}
+    with pytest.raises(MixsegError, match="size is a setting of slices"):
+        refuse_early({**same, "size": [48, 48]}, run.path, CPU)
+    refuse_early(same, run.path, CPU)
+    found, _ = planned([], same, run.path, CPU)
+    assert found.size == (48, 48)

@@ -79,7 +79,7 @@ def test_without_test_patients_there_is_nothing_to_test(made, tmp_path, capsys):
     words += ["--split", str(tmp_path / "splits.json")]
     with pytest.raises(SystemExit, match="2"):
         main([*words, "--test"])
-    assert "There are no test patients: leave --test out" in capsys.readouterr().err
+    assert "There are no test patients: leave the test out" in capsys.readouterr().err
     assert not (tmp_path / "config").exists()
     main(words)
     assert RunFolder(tmp_path / "config").finished["test"] is False

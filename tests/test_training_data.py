@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +34,7 @@ def test_a_class_that_no_label_shows_is_named_before_anything_is_written(tmp_pat
 
 
 def test_a_test_without_test_scans_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(MixsegError, match="There are no test patients: leave --test out, or name some"):
+    with pytest.raises(MixsegError, match=r"There are no test patients: leave the test out .*, or name some"):
         train(config(steps=2), replace(data(), open_test=tuple), tmp_path / "run", hardware=Hardware("cpu"), test=True)
     assert not (tmp_path / "run").exists()
 
@@ -91,6 +92,22 @@ def test_terms_that_have_scans_are_not_spoken_of(tmp_path, capsys, method):
     scans = data(partial=0, bare=0 if method == "lower-bound" else 2)
     train(config(steps=2, method=method), scans, tmp_path, hardware=Hardware("cpu"))
     assert "off" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["partial", "bare"])
+def test_no_rows_for_a_kind_is_what_a_run_keeps_and_it_says_which_scans_are_not_seen(tmp_path, capsys, kind):
+    sizes = {"full": 2, "partial": 4, "bare": 4, kind: 0}
+    run = train(config(steps=2, batch=sizes), data(partial=2, bare=2), tmp_path, hardware=Hardware("cpu"))
+    assert json.loads((run.path / "config.json").read_text())["batch"] == sizes
+    words = {"partial": "partly labelled", "bare": "unlabelled"}[kind]
+    assert f"batch.{kind} is 0: 2 {words} scans are not seen ({kind}0, {kind}1)." in capsys.readouterr().out
+
+
+def test_rows_that_nobody_asked_for_are_shared_between_the_kinds_and_nothing_is_said(tmp_path, capsys):
+    asked = config(steps=2, batch={"full": 2, "partial": 4})
+    run = train(asked, data(partial=2, bare=2), tmp_path, hardware=Hardware("cpu"))
+    assert json.loads((run.path / "config.json").read_text())["batch"] == {"full": 2, "partial": 2, "bare": 2}
+    assert "not seen" not in capsys.readouterr().out
 
 
 def test_masks_of_val_and_test_do_not_stand_in_for_training_labels(tmp_path):

@@ -291,7 +291,7 @@ def test_the_rule_for_memory_is_what_a_step_of_the_method_holds(name, dims, monk
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which "meta" does not know
     monkeypatch.setattr(networks, "initialise", lambda network, init: None)  # slow there, and without effect
     config = make_config(method=name, dims=dims, precision="fp32")
-    rows = (config.batch.full, config.batch.partial, config.batch.bare)
+    rows = tuple(config.batch.counts.values())
     counted, weights = held_by_a_step(config, rows, config.grid, "meta")
     means = means_of(config, Hardware("cpu"))
     assert 0.98 < (means.bytes(sum(rows), config.grid) - FIXED) / counted < 1.1

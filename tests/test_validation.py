@@ -89,3 +89,9 @@ def test_labels_that_training_could_not_fit_are_told_whatever_the_shares_are():
         look.guard.expected = look(method, 0.9, {}, {})["watch"]["shares"]
         assert look(method, 0.9, {}, {"weak": 0.5})["warning"] == ""
         assert "contradicts the labels that they have (5 nats" in look(method, 0.9, {}, {"weak": 5.0})["warning"]
+
+
+def test_the_guard_of_a_look_knows_the_weights_of_the_run():
+    chosen = config(method="ua-mt", weights={"consistency": 0.2})
+    look = Look([], data().train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
+    assert look.guard.weights == {"full": 0.5, "dice": 0.5, "consistency": 0.2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 TOO_MUCH = 3.0, 0.03
@@ -16,6 +16,8 @@ APART = 0.5
 """Teacher and student contradict each other when their divergence exceeds so many nats per voxel; 0.01 is usual."""
 UNDECIDED = 0.9
 """The student decides nothing when its entropy exceeds so much of the largest possible."""
+ANCHORED = frozenset({"full", "dice", "weak", "distill", "mix"})
+"""Terms that hold a model to labels or to a teacher. The others make it sure or consistent, of whatever it says."""
 
 
 @dataclass
@@ -25,10 +27,12 @@ class Guard:
     Attributes:
         classes: Names by class index.
         expected: Share of the voxels of each class in the full masks that the run sees.
+        weights: Of the terms that the run's method has: what is advised is what they allow.
     """
 
     classes: Sequence[str]
     expected: Sequence[float]
+    weights: Mapping[str, float]
     collapsed: bool = False
 
     def judge(
@@ -64,39 +68,58 @@ class Guard:
     def _shares(self, shares: Sequence[float], progress: float) -> str:
         for name, share, expected in list(zip(self.classes, shares, self.expected, strict=True))[1:]:
             if progress >= GRACE[0] and share > TOO_MUCH[0] * expected + TOO_MUCH[1]:
-                how, remedy = (
-                    "far too much",
-                    "Train longer, raise weights.distill, lower weights.entropy or use ramp=0.3",
-                )
+                choices = ("train longer", self._raise("distill"), self._lower(), self._ramp())
+                how, remedy = "far too much", _either(*choices, last=" or ")
             elif progress >= GRACE[1] and share < TOO_LITTLE * expected:
-                how, remedy = "next to nothing", "Train longer, raise weights.weak, or lower weights.entropy"
+                how, remedy = "next to nothing", _either("train longer", self._raise("weak"), self._lower())
             else:
                 continue
+            # The methods that learn from partial labels are those that can pass their rows jointly.
+            joint = "; with passes=joint, use separate ones" if "weak" in self.weights else ""
             return (
                 f"the model marks {how} as {name} ({share:.1%} of the voxels; the full masks have {expected:.1%}). "
-                f"{remedy}; with passes=joint, use separate ones."
+                f"{remedy}{joint}."
             )
         return ""
 
     def _branches(self, entropy: float, divergence: float, progress: float) -> str:
         if progress >= GRACE[0] and divergence > APART:
-            return (
-                f"student and teacher contradict each other ({divergence:.2g} nats apart per voxel). "
-                "Raise weights.distill, or lower weights.entropy."
-            )
+            remedy = _either(self._raise("distill"), self._lower()) or "Train longer"
+            return f"student and teacher contradict each other ({divergence:.2g} nats apart per voxel). {remedy}."
         if progress >= GRACE[1] and entropy > UNDECIDED * math.log(len(self.classes)):
-            return (
-                f"the model decides nothing (an entropy of {entropy:.2g} nats per voxel). "
-                "Raise weights.entropy or the lr, or train longer."
-            )
+            sure = "raise weights.entropy or the lr" if "entropy" in self.weights else "raise the lr"
+            remedy = _either(sure, "train longer")
+            return f"the model decides nothing (an entropy of {entropy:.2g} nats per voxel). {remedy}."
         return ""
 
     def _labels(self, weak: float, progress: float) -> str:
         """A class may have died out on some of the scans alone: their labels know it, the shares do not."""
         guessing = math.log(len(self.classes))
         if progress >= GRACE[1] and weak > guessing:
+            calm = " or ".join(filter(None, (self._lower(), self._ramp())))
             return (
                 f"the model contradicts the labels that they have ({weak:.2g} nats per labelled voxel; guessing would "
-                f"have {guessing:.2g}). Raise weights.weak, or lower weights.entropy or use ramp=0.3."
+                f"have {guessing:.2g}). {_either(self._raise('weak'), calm)}."
             )
         return ""
+
+    def _raise(self, term: str) -> str:
+        return f"raise weights.{term}" if term in self.weights else ""
+
+    def _lower(self) -> str:
+        """What the method has that can run away, and is not off already."""
+        loose = [f"weights.{term}" for term, weight in self.weights.items() if weight > 0 and term not in ANCHORED]
+        return f"lower {_listed(loose, ' or ')}" if loose else ""
+
+    def _ramp(self) -> str:
+        return "use ramp=0.3" if self.weights.get("entropy", 0.0) > 0 else ""
+
+
+def _either(*choices: str, last: str = ", or ") -> str:
+    """The choices that there are, as the beginning of a sentence."""
+    text = _listed([choice for choice in choices if choice], last)
+    return text[:1].upper() + text[1:]
+
+
+def _listed(words: Sequence[str], last: str) -> str:
+    return last.join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -19,18 +19,32 @@ from mixseg.methods import METHODS, terms_of
 from mixseg.networks import NETWORKS
 from mixseg.presets import METHOD_WEIGHTS, PRESETS
 from mixseg.typed_json import as_typed, build, merged
+from mixseg.types import Kind
 
 WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"})
 """Keys of a config that make no other run."""
+OF_DIMS = {2: ("size", "long_side"), 3: ("patch", "stride")}
+"""Keys that slices alone, or volumes alone, have a use for."""
 
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """Images per step by kind of supervision."""
+    """Images per step by kind of supervision.
+
+    Attributes:
+        full: With full masks.
+        partial: With partial labels, and half of them without any where there are such scans and ``bare`` is None.
+        bare: Without labels; None leaves it to the scans, 0 is none.
+    """
 
     full: int = 8
     partial: int = 16
-    bare: int = 0
+    bare: int | None = None
+
+    @property
+    def counts(self) -> dict[Kind, int]:
+        """What there is of each kind before the scans have a say."""
+        return {"full": self.full, "partial": self.partial, "bare": self.bare or 0}
 
 
 @dataclass(frozen=True)
@@ -176,7 +190,8 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     settled: dict[str, Any] = {
         **preferred,
         "weights": {**weights, **METHOD_WEIGHTS.get((preset, method), {})},
-        "batch": {"full": full, "partial": partial, "bare": bare},
+        # A method that takes partly labelled scans and counts no bare ones leaves those to the scans.
+        "batch": {"full": full, "partial": partial, "bare": bare or (None if partial else 0)},
         **{"method": method, "preset": preset, "dims": dims},
     }
     return from_dict(merged(settled, changes))  # a change of one batch size or weight leaves the others as they are
@@ -201,6 +216,21 @@ def read_config(path: Path) -> dict[str, Any]:
         raise MixsegError(f'{path} is no config: it should be a JSON object such as {{"method": "kl-ent"}}.')
     build(Config, content, str(path))  # so that a misspelt key is told with the file's name
     return content
+
+
+def refuse_unused(given: Mapping[str, Any], dims: int) -> None:
+    """Nothing, or one sentence about a key of ``given`` that a run of ``dims`` axes has no use for.
+
+    A config that names keys of both, as that of a run does, serves either.
+    """
+    ours, others = OF_DIMS[dims], OF_DIMS[5 - dims]
+    unused = [key for key in others if given.get(key) is not None]
+    if unused and not any(key in given for key in ours):
+        theirs, learnt = ("slices", "volumes") if dims == 3 else ("volumes", "slices")
+        raise MixsegError(
+            f"{unused[0]} is a setting of {theirs}, and this run learns {learnt} (dims {dims}): leave it out, give "
+            f"{ours[0]} instead, or choose dims {5 - dims}."
+        )
 
 
 AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "deep": 0, "validate_every": 0, "weight_decay": 0.0}
@@ -228,7 +258,7 @@ def _check(config: Config, where: str) -> None:
     for key in ("patch", "stride"):
         if min(getattr(config, key) or (1,)) < 1:
             raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it counts voxels, at least 1 each.")
-    if config.batch.full < 1 or min(config.batch.partial, config.batch.bare) < 0:
+    if config.batch.full < 1 or min(config.batch.counts.values()) < 0:
         raise MixsegError(f"'batch' in {where} counts images: at least 1 of 'full', and none of the others below 0.")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mixseg.config import make_config
+from mixseg.config import make_config, refuse_unused
 from mixseg.data.batches import check_share
 from mixseg.errors import MixsegError
 from mixseg.files import read_json
@@ -30,7 +30,7 @@ def refuse_early(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> 
     Where the plan will choose slices or volumes, it is what suits neither.
     """
     accelerator_of(hardware.device)
-    settings = taken_over(settings, out)
+    given, settings = settings, taken_over(settings, out)
     spacing = settings.get("spacing")
     likely = len(spacing) if isinstance(spacing, list | tuple) else 2
     choices = [settings["dims"]] if "dims" in settings else sorted((2, 3), key=lambda dims: dims != likely)
@@ -42,6 +42,8 @@ def refuse_early(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> 
             errors.append(error)
     if len(errors) == len(choices):
         raise errors[0]
+    if "dims" in settings:
+        refuse_unused(given, settings["dims"])
 
 
 def _refuse(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:

@@ -19,7 +19,7 @@ import torch
 from lightning_fabric import Fabric
 
 from mixseg.checkpoint import State, Weights, Writer
-from mixseg.config import Config, make_config, read_config
+from mixseg.config import Config, make_config, read_config, refuse_unused
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
 from mixseg.data.build import digest
@@ -49,16 +49,12 @@ from mixseg.signals import terminable
 from mixseg.training_data import (
     Data,
     check_classes,
-    left_out,
-    no_best,
-    not_judging,
     prepare_options,
+    remarks,
     scan_of,
     settle_batch,
     settle_largest,
-    terms_off,
 )
-from mixseg.types import KINDS, Kind
 from mixseg.validation import Look
 
 
@@ -107,9 +103,8 @@ def train(
         state = None
         begun, writer = lead(fabric, begin), held.enter_context(Writer())
         if begun:
-            told = (terms_off(config, data), left_out(config, data), not_judging(data), no_best(data))
-            if any(told) and fabric.is_global_zero:
-                print("\n".join(filter(None, told)), flush=True)
+            if (told := remarks(config, data)) and fabric.is_global_zero:
+                print(*told, sep="\n", flush=True)
             state = _fit(config, data, folder, fabric, phases, writer)
         _let_go(fabric)
         if state is not None:
@@ -201,10 +196,9 @@ def propose(
 
 
 def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: Phases, writer: Writer) -> State:
-    sizes: dict[Kind, int] = {kind: getattr(config.batch, kind) for kind in KINDS}
     feed = Feed(
         data.train,
-        sizes,
+        config.batch.counts,
         grid=config.grid,
         seed=config.seed,
         intensity=config.intensity,
@@ -287,7 +281,9 @@ def _train_all(options: argparse.Namespace) -> None:
 
 def _gather(path: Path, options: argparse.Namespace, out: Path, hardware: Hardware) -> tuple[Config, Data]:
     """The config in ``path``, and what it trains on."""
-    config = make_config(**read_config(path))
+    given = read_config(path)
+    config = make_config(**given)
+    refuse_unused(given, config.dims)
     prepared = _arrays(options.data, options.out, prepare_options(config))
     # What the images were packed with holds for those that the run will predict, too.
     config = replace(config, clip=tuples(prepared.index["options"]["clip"]))

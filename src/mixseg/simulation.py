@@ -55,7 +55,8 @@ def simulate(cases: Sequence[Case], out: Path, recipe: Recipe, *, split: Split |
     The first patients keep full masks, those of validation and test do in any case.
 
     Args:
-        cases: Scans with full masks; one without keeps what it has, its reference for evaluation included.
+        cases: Scans with full masks; one without keeps its reference for evaluation and, unless there shall be none,
+            its drawn labels.
         out: The folder to make; it may exist if it is empty.
         recipe: What the labels become.
         split: Who is train (in this order), val and test; written beside the scans. Without one, the folders that the
@@ -106,7 +107,7 @@ def _item(case: Case, recipe: Recipe, keeps: bool) -> Item:
     sources = (case.full, case.partial, case.hidden)
     full, drawn, dense = (None if source is None else _labels(source) for source in sources)
     if full is None:
-        label = drawn
+        label = None if recipe.partial == "none" else drawn
     elif keeps:
         label = full
     else:

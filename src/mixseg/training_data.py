@@ -107,15 +107,18 @@ def scan_of(seen: SeenCase) -> Scan:
 
 
 def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
-    """The batch sizes that the data allow: rows of a kind that is not there go to the other kind without full masks."""
+    """The batch sizes that the data allow: rows of a kind that is not there go to the other kind without full masks.
+
+    Where there are both and nobody has said how many rows are bare, half of them are.
+    """
     there = {kind: bool(data.train.get(kind)) for kind in KINDS}
     if not there["full"]:
         raise MixsegError(
             "No fully labelled scan to train on: outline at least one, or check the labels with `mixseg inspect`."
         )
-    weak = batch.partial + batch.bare
+    weak = batch.partial + (batch.bare or 0)
     if there["partial"] and there["bare"]:
-        bare = batch.bare or weak // 2
+        bare = weak // 2 if batch.bare is None else batch.bare
         return replace(batch, partial=weak - bare, bare=bare)
     return replace(batch, partial=weak if there["partial"] else 0, bare=weak if there["bare"] else 0)
 
@@ -148,6 +151,12 @@ def check_classes(data: Data) -> None:
             f"No training scan has a voxel labelled {missing[0]}: label some, or leave the class out "
             "(--set 'target=[\"...\"]' names the classes to segment)."
         )
+
+
+def remarks(config: Config, data: Data) -> list[str]:
+    """Sentences about what of the data a run has no use for, and what of the run the data cannot serve."""
+    about_training = (terms_off(config, data), left_out(config, data), unseen(config, data))
+    return [sentence for sentence in (*about_training, not_judging(data), no_best(data)) if sentence]
 
 
 def terms_off(config: Config, data: Data) -> str:
@@ -194,6 +203,18 @@ def no_best(data: Data) -> str:
         f"No validation scan ({listed(names)}) shows any foreground ({listed(data.classes[1:])}): no best checkpoint "
         "can be chosen, and the last one is used; validate on patients who have some."
     )
+
+
+def unseen(config: Config, data: Data) -> str:
+    """A sentence about the train scans of a kind that no row of a step is for, or ""."""
+    told = []
+    kinds: dict[Kind, str] = {"partial": "partly labelled", "bare": "unlabelled"}
+    for kind, words in kinds.items():
+        names = [scan.name for scan in data.train.get(kind, ())]
+        if names and not config.batch.counts[kind]:
+            scans = f"{len(names)} {words} scan{'s are' if len(names) > 1 else ' is'}"
+            told.append(f"batch.{kind} is 0: {scans} not seen ({listed(names)}).")
+    return " ".join(told)
 
 
 def prepare_options(config: Config) -> PrepareOptions:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from mixseg import io
-from mixseg.config import Config, make_config, to_dict
+from mixseg.config import Config, make_config, refuse_unused, to_dict
 from mixseg.data.extent import Extent
 from mixseg.data.memory import Means
 from mixseg.data.plan import KEYS, Plan, choose_dims, make_plan
@@ -38,16 +38,20 @@ def planned(
     given from the run that proposes.
     """
     asked_for = "preset" in settings and hardware.device == "cpu"
-    settings, before = taken_over(settings, out), RunFolder(out)
+    given, settings, before = settings, taken_over(settings, out), RunFolder(out)
     if before.begun:
-        return make_config(**settings), before.facts.get("plan", [])
+        config = make_config(**settings)
+        refuse_unused(given, config.dims)
+        return config, before.facts.get("plan", [])
     scans = list(extents)
     if settings.get("preset", PLANNED) != PLANNED:
         config = make_config(**{"dims": choose_dims(scans)[0], **settings})
+        refuse_unused(given, config.dims)
         if told := stretched(scans, config):
             print(told, flush=True)
         return config, []
     plan = plan_for(scans, settings, hardware)
+    refuse_unused(given, plan.settings["dims"])
     print(plan.told(), flush=True)
     if not asked_for and accelerator_of(hardware.device) == "cpu":
         print(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.", flush=True)

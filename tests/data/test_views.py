@@ -164,7 +164,7 @@ def test_an_archive_without_its_test_patients_trains_and_says_so_when_they_are_o
 def test_test_scans_without_a_mask_are_left_out_and_none_with_one_is_a_sentence(mixed):
     view = see(mixed, Split(("p0", "p2"), ("p5",), ("p1", "p3")))
     assert [case.id for case in view.open_test()] == ["p1_01"]
-    with pytest.raises(MixsegError, match=r"None of the test patients .* nothing to score; leave --test out"):
+    with pytest.raises(MixsegError, match=r"None of the test patients .* nothing to score; leave the test out"):
         see(mixed, Split(("p0", "p2"), ("p5",), ("p3", "p4"))).open_test()
 
 

@@ -110,7 +110,7 @@ def test_a_setting_with_too_few_patients_says_so_and_has_no_runs():
 
 
 def test_test_scores_without_test_patients_are_refused_before_anything_runs():
-    with pytest.raises(MixsegError, match="There are no test patients: leave --test out"):
+    with pytest.raises(MixsegError, match="There are no test patients: leave the test out"):
         plan_of("main", Request(test=True))
 
 

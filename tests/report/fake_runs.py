@@ -62,9 +62,9 @@ def entries(config, classes, *, collapse, branches):
     """Lines of a log: terms fall, DSC rises until the last look, at two thirds the student may run away and return."""
     rng = np.random.default_rng(config.seed)
     expected = [0.9, *[0.04, 0.06, *[0.01] * 20][: len(classes) - 1]]
-    guard = Guard(classes, expected)
     dual = "top" in branches and len(branches) > 1
     weights = {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": 1.0} if dual else {"full": 1.0}
+    guard = Guard(classes, expected, weights)
     for step in range(config.looks, config.steps + 1, config.looks):
         x = step / config.steps
         away = collapse and 0.6 < x < 0.8

@@ -53,7 +53,8 @@ def fitting(
     grid: Sequence[int], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means
 ) -> tuple[dict[str, Any], str]:
     """``batch``, halved until it fits unless it is given, where that changes it; and a sentence about the memory."""
-    asked: dict[str, int] = {**defaults["batch"], **given.get("batch", {})}
+    told = {**defaults["batch"], **given.get("batch", {})}
+    asked: dict[str, int] = {kind: rows for kind, rows in told.items() if rows is not None}
     batch = asked
     while "batch" not in given and not means.fits(sum(batch.values()), grid) and max(batch.values()) > 1:
         batch = {kind: (rows + 1) // 2 for kind, rows in batch.items()}

@@ -150,7 +150,7 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
     else:
         target = target if spacing is None else np.array(spacing)
         middle = np.median([size_at(scan.shape, scan.spacing, spacing) for scan in scans], axis=0)
-        rows = sum({**defaults["batch"], **given.get("batch", {})}.values())
+        rows = sum(count or 0 for count in {**defaults["batch"], **given.get("batch", {})}.values())
         volume = float(prod(defaults["patch"]))
         patch = near_cube(volume, target, middle, means.multiple)
         while not means.fits(rows, patch) and volume > SMALLEST_PATCH:

@@ -17,7 +17,8 @@ from mixseg.files import read_json, write_json
 from mixseg.types import Case, Kind
 
 SPLITS = ("splits.json", "splits_final.json")
-NO_TEST = 'There are no test patients: leave --test out, or name some in a split file, as "test".'
+LEAVE_TEST_OUT = "leave the test out (--test, or test= in Python)"
+NO_TEST = f'There are no test patients: {LEAVE_TEST_OUT}, or name some in a split file, as "test".'
 
 
 class Member(Protocol):

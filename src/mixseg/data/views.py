@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mixseg.data.crop import Places
 from mixseg.data.prepared import Prepared, PreparedCase
-from mixseg.data.split import Split, set_n
+from mixseg.data.split import LEAVE_TEST_OUT, Split, set_n
 from mixseg.errors import MixsegError, listed
 from mixseg.types import IGNORE, KINDS, Kind, Sees, unsearched
 
@@ -127,7 +127,7 @@ def see(
         full += tuple(_proposed(prepared, seen, proposals or {}) for seen in (*partial, *bare))
         partial, bare = (), ()
     val = _judged_by(prepared, split.val, "val", "validate on fully labelled patients")
-    remedy = "there is nothing to score; leave --test out"
+    remedy = f"there is nothing to score; {LEAVE_TEST_OUT}"
     classes = prepared.classes
     return View(full, partial, bare, val, classes, unused, lambda: _judged_by(prepared, split.test, "test", remedy))
 

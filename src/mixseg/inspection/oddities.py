@@ -87,7 +87,7 @@ def _voxel_sizes(looks: Sequence[Look]) -> list[str]:
 
 
 def _orientations(looks: Sequence[Look]) -> list[str]:
-    counts = Counter(orientation(look) for look in looks if look.place and look.place.spacing_known)
+    counts = Counter(look.place.orientation for look in looks if look.place and look.place.spacing_known)
     if len(counts) < 2:
         return []
     listed = ", ".join(f"{code}: {count}" for code, count in counts.most_common())
@@ -108,13 +108,6 @@ def _images(looks: Sequence[Look]) -> list[str]:
             "keep one of them, or a scan that was trained on may be tested on."
         )
     return found
-
-
-def orientation(look: Look) -> str:
-    """Where the axes of the array point: "LPS" is to the left, the back and the head."""
-    assert look.place is not None, "asked of readable scans only"
-    columns = look.place.affine[:3, :3].T
-    return "".join("RAS"[i] if column[i] > 0 else "LPI"[i] for column in columns for i in [np.abs(column).argmax()])
 
 
 def _scans(looks: Sequence[Look]) -> str:

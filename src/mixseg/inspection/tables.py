@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from mixseg.inspection.oddities import orientation
 from mixseg.inspection.scan import LabelMap, Look
 from mixseg.types import Case
 
@@ -37,7 +36,7 @@ def _geometry(looks: Sequence[Look]) -> list[Row]:
     sizes = [_span(axis, "g") for axis in zip(*(place.shape for place in places), strict=True)]
     known = [place for place in places if place.spacing_known]
     spacings = [_span(axis, ".4g") for axis in zip(*(place.spacing for place in known), strict=True)]
-    codes = Counter(orientation(one) for one in looks if one.place and one.place.spacing_known)
+    codes = Counter(place.orientation for place in known)
     return [
         ("size", " x ".join(sizes) + " voxels"),
         ("voxel", " x ".join(spacings) + " mm" if known else "size not known"),

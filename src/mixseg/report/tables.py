@@ -89,7 +89,7 @@ def changes(run: RunFiles) -> Html:
     """What this run has that its preset has not."""
     config = run.config
     preset = make_config(method=config.method, preset=config.preset, dims=config.dims)
-    ours, theirs = to_dict(config), to_dict(preset)
+    ours, theirs = ({**to_dict(each), "batch": each.batch.counts} for each in (config, preset))
     lines = [(key, _value(ours[key]), _value(theirs[key])) for key in ours if ours[key] != theirs[key]]
     return table(lines, ("key", "this run", f"preset {config.preset}"))
 

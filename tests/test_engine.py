@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import threading
+import time
 import zipfile
 from contextlib import nullcontext
 from dataclasses import replace
@@ -47,7 +48,7 @@ from mixseg.types import Batch, Part
 CPU = Hardware("cpu")
 
 
-def start(folder, *, method=None, look=None, scans=None, **changes):
+def start(folder, *, method=None, look=None, scans=None, writer=None, **changes):
     """``fit`` on tiny data with a look that scores nothing in particular."""
     folder.mkdir(exist_ok=True)
     chosen = config(**changes)
@@ -61,7 +62,7 @@ def start(folder, *, method=None, look=None, scans=None, **changes):
         device=fabric.device,
     )
     method = method or build(chosen, channels=1, classes=2)
-    return fit(method, feed, look or quiet, config=chosen, folder=folder, fabric=fabric)
+    return fit(method, feed, look or quiet, config=chosen, folder=folder, fabric=fabric, writer=writer)
 
 
 def quiet(method, progress, before, terms):
@@ -717,6 +718,47 @@ def test_scoring_does_not_wait_for_the_last_checkpoint_but_the_end_does(tmp_path
     folder = train(config(steps=4), data(), tmp_path / "run", hardware=CPU)
     assert order == ["scored", "written"]
     assert folder.finished["steps"] == checkpoint(folder.path / "last.pt")["step"] == 4
+
+
+def test_a_run_whose_last_checkpoint_could_not_be_written_is_not_finished(tmp_path, monkeypatch):
+    write = checkpoints._write
+
+    def refuse_the_end(path, content):
+        if path.name == "last.pt" and content["step"] == 6:
+            raise MixsegError("No space left.")
+        write(path, content)
+
+    monkeypatch.setattr(checkpoints, "_write", refuse_the_end)
+    with pytest.raises(MixsegError, match="No space left"):
+        train(config(steps=6), data(), tmp_path / "run", hardware=CPU)
+    assert not (tmp_path / "run" / "finished.json").exists()
+    monkeypatch.undo()
+    assert train(config(steps=6), data(), tmp_path / "run", hardware=CPU).finished["steps"] == 6
+
+
+def test_averaged_weights_are_scored_as_they_are_loaded(tmp_path):
+    scans = data()
+    folder = train(config(steps=8, average=0.9), scans, tmp_path / "run", hardware=CPU)
+    last = checkpoint(folder.path / "last.pt")
+    assert differences(last["average"]["weights"], last["method"])
+    with np.load(folder.path / "predictions.npz") as kept:
+        for name in ("last", "best"):
+            predictor = Predictor.of(folder, device="cpu", checkpoint=name)
+            for scan in scans.val:
+                for branch, labels in predictor.maps(scan).labels.items():
+                    np.testing.assert_array_equal(labels, kept[f"{name}/{branch}/{scan.name}"])
+
+
+def test_an_interrupt_names_the_checkpoint_that_was_on_its_way(tmp_path, monkeypatch):
+    write = checkpoints._write
+
+    def slowly(path, content):
+        time.sleep(0.5)
+        write(path, content)
+
+    monkeypatch.setattr(checkpoints, "_write", slowly)
+    with Writer() as writer, pytest.raises(KeyboardInterrupt, match="the checkpoint of step 5 is kept"):
+        start(tmp_path, method=Interrupted(at=5), steps=20, writer=writer)
 
 
 def test_best_weights_that_are_on_disk_are_not_written_again(tmp_path):

@@ -147,6 +147,8 @@ def test_cases_have_the_parts_that_they_had_in_the_run_that_predicted_them(folde
         assert {(row.case, row.part) for row in result.rows} == set(parts.items())
     written = [path.name for path in result.write(tmp_path / "out")]
     assert written == ["metrics.csv", "summary_test.json", "summary_val.json"]
+    elsewhere = write(run / "of_others", {case: predicted for case, (predicted, _) in arrays.items()})
+    assert {row.part for row in evaluate(elsewhere, masks).rows} == {""}
     cases = json.loads((tmp_path / "out" / "summary_val.json").read_text())["metric_per_case"]
     assert [Path(case["reference_file"]).name for case in cases] == ["b.nii.gz"]
 
@@ -251,9 +253,9 @@ def test_unlabelled_voxels_of_a_declared_ignore_id_are_left_out(tmp_path):
     expected = case_metrics(arrays["a"][0], known, classes=CLASSES, spacing_mm=(1.5, 1.5, 8.0))
     result = evaluate(predictions, masks)
     assert [row.dsc for row in result.rows] == [one.scores.dsc for one in expected]
-    share = f"{np.mean(truth == 3):.0%}"
+    share = f"{np.mean(truth == 3):.1%}"
     (remark,) = (remark for remark in result.remarks() if "partly unlabelled" in remark)
-    assert remark.startswith(f"1 references are partly unlabelled (up to {share} of their voxels)")
+    assert remark.startswith(f"1 reference is partly unlabelled (up to {share} of the voxels)")
     assert remark.endswith(": a.")
 
 

@@ -131,13 +131,17 @@ def test_patients_who_have_no_mask_to_be_scored_by_are_named_and_not_counted(of_
     ) in said
     protocol, rows = run.facts["protocol"], read_metrics(run.path / "metrics.csv")
     assert (protocol["test patients"], protocol["unscored"]) == (
-        ["patient008"],
+        ["patient005", "patient008", "patient006"],
         ["patient004", "patient005", "patient006"],
     )
     assert {row.case.split("_")[0]: row.part for row in rows} == {"patient007": "val", "patient008": "test"}
     proposing = {**settings, "method": "proposals", "proposals_from": str(run.path)}
     other = train_folder(of_three_kinds, tmp_path / "other", settings=proposing, hardware=CPU)
-    assert other.facts["protocol"]["test patients"] == ["patient008"]
+    assert other.facts["protocol"]["unscored"] == protocol["unscored"]
+    before = {key: value for key, value in protocol.items() if key != "unscored"}  # as earlier versions wrote it
+    (run.path / "environment.json").write_text(json.dumps({**run.facts, "protocol": before}))
+    longer = {**settings, "steps": run.config.steps + 1}
+    assert train_folder(of_three_kinds, run.path, settings=longer, hardware=CPU).finished["steps"] == longer["steps"]
 
 
 def test_a_run_records_the_name_of_the_folder_of_its_scans_and_no_path(made):

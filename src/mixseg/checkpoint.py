@@ -172,9 +172,13 @@ def _aside(content: Any) -> tuple[Any, torch.cuda.Stream | None]:  # noqa: ANN40
     tensors: list[Tensor] = []
     _changed(content, tensors.append)
     card = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
-    if card is None or torch.cuda.mem_get_info(card)[0] < 2 * sum(tensor.nbytes for tensor in tensors):
+    room = card is not None and torch.cuda.mem_get_info(card)[0] >= 2 * sum(tensor.nbytes for tensor in tensors)
+    try:
+        copy = _changed(content, lambda tensor: tensor.detach().clone()) if room else None
+    except torch.OutOfMemoryError:  # somebody else took it, or this process may not
+        copy = None
+    if copy is None:
         return _changed(content, lambda tensor: tensor.detach().to("cpu", copy=True)), None
-    copy = _changed(content, lambda tensor: tensor.detach().clone())
     stream = torch.cuda.Stream(card)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(card))
     return copy, stream

@@ -34,7 +34,7 @@ class BatchSizes:
     Attributes:
         full: With full masks.
         partial: With partial labels, and half of them without any where there are such scans and ``bare`` is None.
-        bare: Without labels; None leaves it to the scans, 0 is none.
+        bare: Without labels; None leaves it to the scans. 0 is none, if there are partly labelled ones.
     """
 
     full: int = 8

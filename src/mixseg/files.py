@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import zipfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -70,7 +71,7 @@ def writing_arrays(path: Path) -> Iterator[Callable[[str, NDArray[np.generic]], 
     """Inside, ``keep(name, array)`` adds an array, which must not change any more, to the archive ``path``.
 
     What ``np.savez_compressed`` writes and ``np.load`` reads, less tightly packed in a third of the time, by a thread
-    of its own; what goes wrong there is raised when all is to be written.
+    of its own; what goes wrong there is raised by a later call, or at the end.
     """
     import numpy as np  # here, so that whoever reads JSON need not wait for it
 
@@ -84,10 +85,19 @@ def writing_arrays(path: Path) -> Iterator[Callable[[str, NDArray[np.generic]], 
             with packed.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
-        kept: list[Future[None]] = []
-        yield lambda name, array: kept.append(pool.submit(write, name, array))
-        for each in kept:
-            each.result()
+        kept: deque[Future[None]] = deque()
+
+        def keep(name: str, array: NDArray[np.generic]) -> None:
+            kept.append(pool.submit(write, name, array))
+            while kept and kept[0].done():
+                kept.popleft().result()
+
+        try:
+            yield keep
+            for each in kept:
+                each.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # there is nothing left to write unless something went wrong
 
 
 def check_name(what: str, name: str, where: object) -> None:

@@ -7,7 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ class RunFolder:
         self.refuse_changed(config)
         was = self.facts
         whose = f" ({was['folder']})" if "folder" in was else ""
-        if any(was.get(key) != facts.get(key) for key in ("data", "classes", "protocol")):
+        if _identity(was) != _identity(facts):
             raise MixsegError(
                 f"{self.path} holds a run on other data{whose}, or on another split of them: choose another --out."
             )
@@ -169,3 +169,9 @@ def _commit() -> str | None:
         return git("describe", "--always", "--dirty", "--abbrev=12")
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def _identity(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What makes the data and the split of a run; who of val and test has no mask follows from them."""
+    protocol = {who: names for who, names in facts.get("protocol", {}).items() if who != "unscored"}
+    return facts.get("data"), facts.get("classes"), protocol

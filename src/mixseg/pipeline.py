@@ -161,7 +161,7 @@ def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
     said = [f"{number} {words}" for words, number in Counter(seen_as.values()).items()]
     said += [f"{unused} not used"] if (unused := len(set(split.train) - set(seen_as))) else []
     val = {patient_of[id_] for id_ in data.protocol["val"]}
-    test = data.protocol["test patients"]
+    test = set(data.protocol["test patients"]) - set(data.protocol.get("unscored", ()))
     return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(test)}."
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from mixseg.config import Config, to_dict
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split
-from mixseg.data.views import Labels, without_mask
+from mixseg.data.views import Labels
 from mixseg.errors import MixsegError
 from mixseg.files import replacing
 from mixseg.folder import RunFolder
@@ -102,8 +102,7 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
             "its masks would not fit; train it on these scans and partial labels."
         )
     held_out = {case.id for case in prepared.cases if case.patient in {*split.val, *split.test}}
-    test = set(split.test) - set(without_mask(prepared, split.test))
-    _refuse_insight(source, facts["protocol"], test, set(wanted), held_out)
+    _refuse_insight(source, facts["protocol"], split, set(wanted), held_out)
 
 
 def refuse_unfinished(source: RunFolder) -> None:
@@ -114,7 +113,7 @@ def refuse_unfinished(source: RunFolder) -> None:
 
 
 def _refuse_insight(
-    source: RunFolder, protocol: Mapping[str, Any], test: set[str], wanted: set[str], held_out: set[str]
+    source: RunFolder, protocol: Mapping[str, Any], split: Split, wanted: set[str], held_out: set[str]
 ) -> None:
     """No proposal may come from labels that the new run must not see, and no score from labels that it has learnt."""
     known = sorted(wanted & set(protocol["full"]))
@@ -129,7 +128,7 @@ def _refuse_insight(
             f"{source.path} has learnt from {learnt[0]} ({len(learnt)} such scans), on which this run would be judged: "
             "take a run of the same split and fold."
         )
-    if set(protocol["test patients"]) != test:
+    if set(protocol["test patients"]) != set(split.test):
         raise MixsegError(f"{source.path} was trained on another split: its test patients are others; use one split.")
 
 

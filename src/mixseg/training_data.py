@@ -15,7 +15,7 @@ from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.data.split import Split
-from mixseg.data.views import Seen, SeenCase, see, unscored, without_mask
+from mixseg.data.views import Seen, SeenCase, see, unscored
 from mixseg.errors import MixsegError, listed
 from mixseg.methods import METHODS
 from mixseg.pieces import one_piece
@@ -61,14 +61,13 @@ class Data:
         n = None if method.ignores_set else config.set
         masks = proposals.masks if proposals else {}
         view = see(prepared, split, sees=method.sees, n=n, ratio=config.ratio, proposals=masks)
-        lacking = without_mask(prepared, split.test)
         train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
         protocol: dict[str, list[str]] = {
             **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},
             **({"proposed": list(masks)} if masks else {}),
             **({"unused": list(view.unused)} if view.unused else {}),
             "val": [seen.id for seen in view.val],
-            "test patients": [patient for patient in split.test if patient not in lacking],
+            "test patients": list(split.test),
             **({"unscored": list(names)} if (names := unscored(prepared, split)) else {}),
         }
         return Data(

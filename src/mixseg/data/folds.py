@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from mixseg.data.split import AnyMember, Split, anyone, by_any_scan, by_patient
 from mixseg.errors import MixsegError
+from mixseg.progress import track
 
 
 def make_folds(
@@ -37,7 +39,9 @@ def make_folds(
     count = min(count, len(full))
     if count < 2:
         raise MixsegError(f"{len(full)} patients have nothing but full masks: folds need two to validate on in turn.")
-    full.sort(key=lambda patient: not showing(patient))
+    with ThreadPoolExecutor() as pool:  # decompressing, the slow part, runs outside the interpreter lock
+        shown = dict(zip(full, track(pool.map(showing, full), "reading masks", total=len(full)), strict=True))
+    full.sort(key=lambda patient: not shown[patient])
     parts = [tuple(full[number::count]) for number in range(count)]
     return [Split(tuple(p for p in shuffled if p not in part), part, test) for part in parts]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -73,6 +74,9 @@ def _in_processes(
     return [results[index] for index in range(len(jobs))]
 
 
+HIDING = threading.Lock()
+
+
 @contextmanager
 def _without_main() -> Iterator[None]:
     """Inside, new processes do not import what this one was started with, which they would by default.
@@ -80,12 +84,13 @@ def _without_main() -> Iterator[None]:
     A function travels by the name of its own module; the command may need torch and half a minute, in each of them, and
     a script that did not expect it would begin anew.
     """
-    main = sys.modules["__main__"]
-    spec, file = main.__spec__, vars(main).pop("__file__", None)
-    main.__spec__ = None
-    try:
-        yield
-    finally:
-        main.__spec__ = spec
-        if file is not None:
-            main.__file__ = file
+    with HIDING:
+        main = sys.modules["__main__"]
+        spec, file = main.__spec__, vars(main).pop("__file__", None)
+        main.__spec__ = None
+        try:
+            yield
+        finally:
+            main.__spec__ = spec
+            if file is not None:
+                main.__file__ = file

@@ -63,8 +63,9 @@ class Evaluation:
             said.append(f"{len(self.unmatched)} without a reference, not scored: {_some(self.unmatched)}.")
         partly = {job.reference.case: job.reference.unlabelled for job, _ in self.scored if job.reference.unlabelled}
         if partly:
+            many = "s are" if len(partly) > 1 else " is"
             said.append(
-                f"{len(partly)} references are partly unlabelled (up to {max(partly.values()):.0%} of their voxels): "
+                f"{len(partly)} reference{many} partly unlabelled (up to {max(partly.values()):.1%} of the voxels): "
                 f"the rest alone is scored there, which says little about borders: {listed(list(partly))}."
             )
         left_out: Counter[str] = Counter(row.label for row in self.rows if row.dsc != row.dsc)

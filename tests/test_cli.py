@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -25,6 +26,7 @@ from mixseg.cli.settings import parse
 from mixseg.data.prepared import Prepared
 from mixseg.datasets import load
 from mixseg.errors import MixsegError
+from mixseg.exits import exit_code
 from mixseg.simulation import Recipe, simulate_phantom
 from mixseg.types import IGNORE
 
@@ -458,6 +460,13 @@ def test_an_interrupt_says_how_to_go_on(monkeypatch, capsys, told):
     monkeypatch.setattr(cli, "_call", interrupted)
     assert main(["train"]) == 130
     assert capsys.readouterr().err == f"{told or 'stopped; run the same command to continue'}\n"
+
+
+def test_a_terminal_without_our_signs_gets_others_in_their_place(monkeypatch):
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
+    assert exit_code(lambda: print("90.6 ± 0.9")) == 0
+    assert written.getvalue() == b"90.6 ? 0.9\n"
 
 
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])

@@ -344,6 +344,18 @@ def test_a_label_map_never_takes_the_place_of_its_image(tmp_path):
     assert json.loads((tmp_path / "out" / "classes.json").read_text()) == list(CLASSES)
 
 
+def test_label_maps_are_not_written_where_they_would_be_taken_for_scans(slices, tmp_path):
+    images = tmp_path / "imagesTr"
+    images.mkdir()
+    for name in "ab":
+        shutil.copy(slices / "images" / f"{name}.nii.gz", images / f"{name}_0000.nii.gz")
+    with pytest.raises(MixsegError, match=r"imagesTr, beside their images, would be taken for scans: choose another"):
+        predict_folder(slices / "run", images, images, device="cpu")
+    assert len(list(images.iterdir())) == 2
+    predict_folder(slices / "run", images / "a_0000.nii.gz", images, device="cpu")  # one file, by its name
+    assert (images / "a.nii.gz").exists()
+
+
 @pytest.fixture(scope="module")
 def slices(tmp_path_factory):
     """A run and two images."""

@@ -41,7 +41,10 @@ class _Stream:
     def write(self, text: str) -> int:
         """Print ``text``, if there is anybody to read it."""
         with self._to_nobody():
-            self.stream.write(text)
+            try:
+                self.stream.write(text)
+            except UnicodeEncodeError:  # a sign, such as ±, that the terminal's alphabet lacks
+                self.stream.write(text.encode(self.stream.encoding, "replace").decode(self.stream.encoding))
         return len(text)
 
     def flush(self) -> None:

@@ -71,6 +71,8 @@ def predict_folder(
     more = {"probabilities": probabilities, "entropy": entropy}
     endings = _endings(classes, **more)
     _refuse_overwriting(cases, out, endings)
+    if images.is_dir() and out.resolve() in {source.path.resolve().parent for case in cases for source in case.image}:
+        raise MixsegError(f"Label maps in {out}, beside their images, would be taken for scans: choose another -o.")
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
     options = replace(prepare_options(config), target=None)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."

@@ -13,7 +13,7 @@ from mixseg.experiments.plan import Plan, PlannedRun, in_order, read_plan, write
 from mixseg.experiments.planning import Request, make_plan
 from mixseg.experiments.protocol import PROTOCOLS, Scans, find_scans
 from mixseg.methods import METHODS
-from mixseg.simulation import Recipe, simulate
+from mixseg.simulation import Recipe, simulate, simulate_phantom
 
 TRAINED = [name for name, experiment in EXPERIMENTS.items() if not experiment.measured]
 
@@ -167,6 +167,13 @@ def test_a_folder_with_a_mixture_of_labels_is_taken_as_it_is(tmp_path):
     assert all(run.settings["set"] is None for run in plan.runs)
     asked = make_plan(EXPERIMENTS["main"], Request(seeds=(0,), sets=(1,)), scans, patients(6))
     assert {cell.column for cell in asked.cells} == {"set-1", "all"}
+
+
+def test_a_phantom_in_a_folder_is_a_folder_like_any_other(tmp_path):
+    simulate_phantom(tmp_path / "mine", Recipe(keep_full=2), kind="heart", size=16, seed=0, patients=6, val=1, test=1)
+    scans = find_scans(str(tmp_path / "mine"), tmp_path)
+    assert (scans.dataset, scans.as_labelled) == ("mine", True)
+    assert scans.settings == {"dims": 2, "partial": "drawn"}
 
 
 def test_only_the_rows_that_are_named():

@@ -70,7 +70,7 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
         return Scans(BUILT_IN, folder, BUILT_IN, load(folder, BUILT_IN), PROTOCOLS[BUILT_IN])
     folder, layout = Path(dataset), layout_of(dataset)
     cases = load(folder, layout, flags, print)
-    if layout in PROTOCOLS:
+    if layout in PROTOCOLS and layout != BUILT_IN:  # a phantom in a folder is what somebody has made of it
         return Scans(layout, folder, layout, cases, PROTOCOLS[layout])
     dims = sensible_dims(cases)
     drawn = any(case.kind == "partial" for case in cases)

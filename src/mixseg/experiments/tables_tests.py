@@ -15,7 +15,7 @@ from mixseg.scores import Comparison, difference_text, p_text, short_name, wilco
 READING = (
     "DSC and HD95: the mean over scans of first minus second. p: two-sided Wilcoxon signed-rank test over scans, after "
     "the mean over classes and seeds of each scan; last checkpoint; several scans of one patient count one by one. "
-    "Holm: corrected for the number of tests in the table. With fewer than 6 scans no difference can reach p = 0.05. "
+    "Holm: corrected for the number of tests in its block. With fewer than 6 scans no difference can reach p = 0.05. "
     "Seeds are averaged, not tested: the spread over seeds is in the table of scores."
 )
 

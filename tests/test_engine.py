@@ -334,6 +334,15 @@ class Signalled(Breaks):
         return super().forward(batch, progress)
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as a command in the foreground has it: a shell lets those behind an & ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
 @pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
 @pytest.mark.parametrize("at", [7, 9])  # 10 is a look
@@ -353,6 +362,7 @@ def test_a_signal_waits_for_its_step_which_is_kept_and_nothing_is_lost(tmp_path,
     assert [(entry["step"], entry["loss"]) for entry in ended] == [(entry["step"], entry["loss"]) for entry in whole]
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
 def test_a_second_signal_waits_for_nothing_and_what_others_handle_is_left_to_them(tmp_path):
     with pytest.raises(Terminated, match="Stopped at step 7 of 20; the checkpoint of step 5 is kept"):

@@ -123,12 +123,12 @@ class State:
 class Writer:
     """Writes checkpoints from copies while training goes on; each waits for the one before, leaving waits for all.
 
-    Args:
+    Attributes:
         kept: The step of the last checkpoint that is on disk; 0 for none.
     """
 
-    def __init__(self, kept: int = 0) -> None:
-        self.kept = kept
+    def __init__(self) -> None:
+        self.kept = 0
         self.pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self.pending: Future[None] | None = None
 

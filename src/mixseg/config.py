@@ -173,6 +173,11 @@ class Config:
         return self.validate_every or max(1, min(50, self.steps // 100))
 
     @property
+    def all_weights(self) -> dict[str, float]:
+        """Of every term of the method: those that are given, and its own."""
+        return {**METHODS[self.method].weights, **self.weights}
+
+    @property
     def grid(self) -> tuple[int, ...]:
         """Spatial size of what the network is trained on."""
         return self.size if self.dims == 2 else self.patch

@@ -17,7 +17,7 @@ from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split
 from mixseg.data.views import Labels
 from mixseg.errors import MixsegError
-from mixseg.files import replacing
+from mixseg.files import writing_arrays
 from mixseg.folder import RunFolder
 from mixseg.methods import METHODS
 
@@ -158,9 +158,10 @@ def kept(out: Path, source: RunFolder) -> Proposals | None:
 
 def write_proposals(path: Path, proposals: Proposals) -> None:
     """Write proposals.npz: ``origin`` as JSON text, and ``mask/CASE`` for each scan."""
-    arrays = {f"mask/{name}": mask for name, mask in proposals.masks.items()}
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, origin=np.array(json.dumps(dict(proposals.origin))), **arrays)  # type: ignore[arg-type]
+    with writing_arrays(path) as keep:
+        keep("origin", np.array(json.dumps(dict(proposals.origin))))
+        for name, mask in proposals.masks.items():
+            keep(f"mask/{name}", mask)
 
 
 def read_proposals(path: Path) -> Proposals:

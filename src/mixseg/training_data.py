@@ -160,7 +160,7 @@ def remarks(config: Config, data: Data) -> list[str]:
 
 def terms_off(config: Config, data: Data) -> str:
     """A sentence about the terms of the loss that this data gives nothing to, or ""."""
-    weights = {**METHODS[config.method].weights, **config.weights}
+    weights = config.all_weights
     fed_by_full = {"full", "dice", "distill"} | ({"entropy"} if config.entropy_on == "all" else set())
     off = [name for name, weight in weights.items() if weight and name not in fed_by_full]
     if any(scan.partial is not None for scans in data.train.values() for scan in scans):

@@ -15,7 +15,7 @@ from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
 from mixseg.inference import Windows, predict_slabs, predict_slices, winners
 from mixseg.losses import DIVERGENCES
-from mixseg.methods import METHODS, Method
+from mixseg.methods import Method
 from mixseg.scores import short_name
 from mixseg.types import IGNORE
 
@@ -101,8 +101,7 @@ class Look:
         self.val = Held(val, config, device)
         self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
         self.watched = Held(_few(watched, config.dims), config, device)
-        weights = {**METHODS[config.method].weights, **config.weights}
-        self.guard = Guard(classes, _shares(seen, len(classes)), weights)
+        self.guard = Guard(classes, _shares(seen, len(classes)), config.all_weights)
 
     def __call__(
         self, method: Method, progress: float, before: Mapping[str, Any], terms: Mapping[str, float]

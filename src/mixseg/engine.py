@@ -32,7 +32,7 @@ from mixseg.phases import Phases
 from mixseg.progress import Progress
 from mixseg.record import Record
 from mixseg.signals import Interrupts, expendable, terminable
-from mixseg.stepping import PLAIN_FIRST, make_step, recordable
+from mixseg.stepping import PLAIN_FIRST, make_step, memory_layout, recordable
 from mixseg.tracking import make_trackers
 
 Look = Callable[[Method, float, Mapping[str, Any], Mapping[str, float]], dict[str, Any]]
@@ -294,14 +294,6 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     for network in (module for module in method.modules() if isinstance(module, Network)):
         for part in (network.encoder, *network.decoders):
             part.compile(dynamic=False, options=COMPILER)
-
-
-def memory_layout(config: Config, device: torch.device) -> torch.memory_format:
-    """Channels last, which convolutions are fastest in; but for slices whose maps torch copies to normalise them."""
-    if config.dims == 3:
-        return torch.channels_last_3d
-    copied = device.type == "cpu" and config.norm == "instance"
-    return torch.contiguous_format if copied else torch.channels_last
 
 
 @contextmanager

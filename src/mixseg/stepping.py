@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mixseg.config import Config
 from mixseg.data.batches import Feed
+from mixseg.kernel_search import search_beside
 from mixseg.methods import Method, Number, Term
 from mixseg.types import Batch, Part
 
@@ -76,6 +77,8 @@ class GraphedStep(PlainStep):
         self.progress.fill_(step / self.config.steps)
         batch = self._keep(self.feed(step))
         if self.done < PLAIN_FIRST:
+            if self.done == 0 and self.config.compile:
+                self._search_beside(batch)
             self.done += 1
             return self._aside(batch)
         if self.graph is None:
@@ -104,6 +107,18 @@ class GraphedStep(PlainStep):
             found = self._train(batch, self.progress)
         torch.cuda.current_stream().wait_stream(stream)
         return found
+
+    def _search_beside(self, batch: Batch) -> None:
+        """While the compiler is at it; the first backward pass waits in the same thread until the search is done."""
+        with self.fabric.autocast():
+            half = torch.is_autocast_enabled("cuda")
+        search_beside(
+            self.model,
+            {part.image.shape for part in batch.parts},
+            device=self.fabric.device,
+            dtype=torch.get_autocast_dtype("cuda") if half else next(self.model.parameters()).dtype,
+            layout=memory_layout(self.config, self.fabric.device),
+        )
 
     def _record(self, batch: Batch) -> None:
         self.graph = torch.cuda.CUDAGraph()
@@ -136,6 +151,14 @@ def make_step(
     """The fastest step that the method and the device allow. ``model`` is the method, or Fabric's wrapper of it."""
     kind = GraphedStep if recordable(model, fabric) else PlainStep  # type: ignore[arg-type]
     return kind(model, optimizer, feed, config, fabric)
+
+
+def memory_layout(config: Config, device: torch.device) -> torch.memory_format:
+    """Channels last, which convolutions are fastest in; but for slices whose maps torch copies to normalise them."""
+    if config.dims == 3:
+        return torch.channels_last_3d
+    copied = device.type == "cpu" and config.norm == "instance"
+    return torch.contiguous_format if copied else torch.channels_last
 
 
 def _tensors(batch: Batch) -> list[Tensor]:

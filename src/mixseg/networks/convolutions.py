@@ -15,7 +15,7 @@ class Conv2d(nn.Conv2d):
     idle = False
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        if input.is_cuda:
+        if not input.is_cpu:
             input, weight = widened(input), widened(weight)  # noqa: A001
         found: Tensor = super()._conv_forward(input, weight, None if self.idle else bias)
         return found

@@ -110,15 +110,12 @@ class GraphedStep(PlainStep):
 
     def _search_beside(self, batch: Batch) -> None:
         """While the compiler is at it; the first backward pass waits in the same thread until the search is done."""
+        kind, dtype = self.fabric.device.type, next(self.model.parameters()).dtype
         with self.fabric.autocast():
-            half = torch.is_autocast_enabled("cuda")
-        search_beside(
-            self.model,
-            {part.image.shape for part in batch.parts},
-            device=self.fabric.device,
-            dtype=torch.get_autocast_dtype("cuda") if half else next(self.model.parameters()).dtype,
-            layout=memory_layout(self.config, self.fabric.device),
-        )
+            dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
+        images = {part.image.shape for part in batch.parts}
+        layout = memory_layout(self.config, self.fabric.device)
+        search_beside(self.model, images, device=self.fabric.device, dtype=dtype, layout=layout)
 
     def _record(self, batch: Batch) -> None:
         self.graph = torch.cuda.CUDAGraph()

@@ -12,7 +12,7 @@ from results_cells import FACTORS, ROLES, SETS, ours, printed
 from results_groups import Group
 from results_variants import costs
 
-METHODS = ("lower-bound", "single", "kl", "kl-ent", "upper-bound-set")
+METHODS = ("lower-bound", "ua-mt", "glmi", "ssco", "single", "kl", "kl-ent", "upper-bound-set")
 SCRIBBLES = "partial=drawn"
 STRUCTURES = ("RV", "Myo", "LV", MEAN)
 
@@ -48,9 +48,9 @@ def strong_page(groups: Iterable[Group]) -> str:
 def recipe_table(dataset: str, groups: Sequence[Group], column: str) -> str:
     """Every method with the recipe as it is; beside it what the paper has under its own protocol."""
     plain = {each.method: each for each in groups if (each.dataset, each.column, each.changes) == (dataset, column, ())}
-    paper = printed(dataset, column, "main")
+    paper = printed(dataset, column, "main", "semi-supervised")
     rows = []
-    for method in METHODS:
+    for method in (each for each in METHODS if each in paper):
         group, theirs = plain.get(method), paper[method]
         for output in theirs:
             role = ROLES.get(output, output) if "bottom" in theirs else output
@@ -69,7 +69,8 @@ def parts_table(groups: Sequence[Group]) -> str:
         if group.column != "set-3" or SCRIBBLES in group.changes:
             continue
         answer = group.records[0]["figures"][0]["branch"]
-        cells = (ours(group, metric, output, part="val") for output in (answer, "top") for metric in FACTORS)
+        cells = [ours(group, metric, answer, part="val") for metric in FACTORS]
+        cells += [ours(group, metric, "top", part="val") if answer == "bottom" else "-" for metric in FACTORS]
         label = ", ".join(f"`{change}`" for change in group.changes) or "the recipe"
         rows.append((f"`{group.method}`", label, str(len(group.records)), *cells))
     head = ("method", "changed", "seeds", "answer: DSC val", "HD95", "teacher: DSC val", "HD95")

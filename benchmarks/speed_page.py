@@ -177,7 +177,10 @@ def step_table(entries: list[dict[str, Any]]) -> list[str]:
             what = f"`{entry['method']}`" if first else ""
             rows = " + ".join(str(count) for count in entry["batch"].values() if count)
             size = f"{rows} of {'x'.join(map(str, entry['grid']))}" if first else ""
-            how = f"mixseg, {env['preset']}, {env['precision']}" if name == AFTER else name
+            how = name
+            if name == AFTER:
+                plain = ", not compiled" if env["device_type"] == "cuda" and not env["compile"] else ""
+                how = f"mixseg, {env['preset']}, {env['precision']}{plain}"
             lines.append(
                 f"| {what} | {size} | {how} | {version['ms']:.2f} | {ratio(base, version['ms'])} | "
                 f"{times(version, 'arithmetic')} | {times(version, 'attainable')} | {version['start_s']:.1f} | "

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from conftest import ROOT
@@ -81,6 +82,14 @@ def test_the_readme_default_is_the_strong_preset_of_the_method():
     assert config.passes == "separate"
     assert config.detach
     assert config.entropy_on == "partial"
+
+
+def test_numbers_of_numpy_are_numbers():
+    told = make_config(steps=np.int64(4), lr=np.float32(0.5), size=np.array([32, 48]), batch={"full": np.uint8(3)})
+    assert told == make_config(steps=4, lr=0.5, size=[32, 48], batch={"full": 3})
+    assert json.loads(json.dumps(to_dict(told)))["size"] == [32, 48]
+    with pytest.raises(MixsegError, match=r"'steps' in .* is 4\.5, which is not a whole number"):
+        make_config(steps=np.float64(4.5))
 
 
 def test_the_paper_preset_is_the_papers_protocol():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from threading import Thread
 
 import numpy as np
 import torch
@@ -70,6 +71,7 @@ class GraphedStep(PlainStep):
         self.batch: Batch | None = None
         self.done = 0
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.search: Thread | None = None
 
     def __call__(self, step: int) -> tuple[Tensor, dict[str, Term]]:
         """One step; the first few are plain ones."""
@@ -78,7 +80,7 @@ class GraphedStep(PlainStep):
         batch = self._keep(self.feed(step))
         if self.done < PLAIN_FIRST:
             if self.done == 0 and self.config.compile:
-                self._search_beside(batch)
+                self.search = self._search_beside(batch)
             self.done += 1
             return self._aside(batch)
         if self.graph is None:
@@ -108,16 +110,18 @@ class GraphedStep(PlainStep):
         torch.cuda.current_stream().wait_stream(stream)
         return found
 
-    def _search_beside(self, batch: Batch) -> None:
-        """While the compiler is at it; the first backward pass waits in the same thread until the search is done."""
+    def _search_beside(self, batch: Batch) -> Thread:
+        """While the compiler is at it; the first backward pass waits in autograd's thread until the search is done."""
         kind, dtype = self.fabric.device.type, next(self.model.parameters()).dtype
         with self.fabric.autocast():
             dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
         images = {part.image.shape for part in batch.parts}
         layout = memory_layout(self.config, self.fabric.device)
-        search_beside(self.model, images, device=self.fabric.device, dtype=dtype, layout=layout)
+        return search_beside(self.model, images, device=self.fabric.device, dtype=dtype, layout=layout)
 
     def _record(self, batch: Batch) -> None:
+        if self.search:
+            self.search.join()  # long done, but for a method that the compiler had nothing to do for
         self.graph = torch.cuda.CUDAGraph()
         # Threads of their own, such as one that pins memory, may go on meanwhile.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):

@@ -8,6 +8,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
+
 from mixseg.errors import MixsegError, did_you_mean
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
@@ -39,7 +41,14 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def as_typed(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
-    """``value`` as the type that ``hint`` asks for, or one sentence that says what is wanted."""
+    """``value`` as the type that ``hint`` asks for, or one sentence that says what is wanted.
+
+    From Python it may be a number or an array of numpy's.
+    """
+    return _as_typed(hint, value.tolist() if isinstance(value, np.generic | np.ndarray) else value, where)
+
+
+def _as_typed(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         return build(hint, value, where)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

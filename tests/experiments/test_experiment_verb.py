@@ -129,10 +129,26 @@ def test_a_preset_of_measurements_is_checked_too(capsys, tmp_path):
     assert capsys.readouterr().err == "Unknown preset 'papr': did you mean 'paper'?\n"
 
 
-def test_measurements_have_no_test_scans(capsys, tmp_path):
-    assert main(["experiment", "complexity", "--out", str(tmp_path / "out"), "--test"]) == 2
-    assert "The experiment complexity trains nothing and scores no scans: leave --test out." in capsys.readouterr().err
+@pytest.mark.parametrize("flag", [("--test",), ("--seeds", "1"), ("--sets", "5")])
+def test_measurements_have_no_runs(capsys, tmp_path, flag):
+    assert main(["experiment", "complexity", "--out", str(tmp_path / "out"), *flag]) == 2
+    said = capsys.readouterr().err
+    assert said == f"The experiment complexity trains nothing and scores no scans: leave {flag[0]} out.\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_a_row_that_is_not_measured_is_told_with_those_that_are(capsys, tmp_path):
+    assert main(["experiment", "complexity", "--out", str(tmp_path / "out"), "--methods", "ssc"]) == 2
+    assert capsys.readouterr().err == "Unknown row of complexity 'ssc': did you mean 'ssco'?\n"
+
+
+def test_some_rows_are_measured_at_a_size_of_ones_own(capsys, tmp_path):
+    small = ["--set", "width=2", "--set", "depth=2", "--set", "size=[16,16]", "--device", "cpu"]
+    assert main(["experiment", "complexity", "--out", str(tmp_path), "--methods", "ssco", "dual-branch", *small]) == 0
+    written = json.loads((tmp_path / "complexity" / "complexity.json").read_text())
+    assert [row["row"] for row in written["rows"]] == ["dual-branch", "ssco", "ssco, 2 + 2"]
+    assert written["grid"] == [16, 16]
+    assert "dual-branch" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -189,6 +205,16 @@ def test_the_command_on_the_page_goes_on_with_the_same_runs(scans, tmp_path):
     assert main(again) == 0
     assert read_plan(tmp_path / "main") == plan
     assert sorted((tmp_path / "runs").iterdir()) == runs
+
+
+def test_a_narrower_table_says_that_the_wider_one_is_not_lost(scans, tmp_path, capsys):
+    words = ["experiment", "main", "--dataset", str(scans), "-o", str(tmp_path), *FLAGS, "--methods", "lower-bound"]
+    assert main([*words, "single"]) == 0
+    assert "table that was here" not in capsys.readouterr().out
+    assert main(words) == 0
+    said = f"1 run of the table that was here before is not in this one and stays in {tmp_path / 'runs'}"
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert len(list((tmp_path / "runs").glob("*/finished.json"))) == 2
 
 
 def test_rows_of_a_chain_are_run_in_order_and_labels_are_counted(scans, tmp_path):

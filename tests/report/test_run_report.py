@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -233,6 +234,20 @@ def test_the_name_of_the_worst_scan_is_not_written_over_the_mean():
     assert figure.axes[0].texts[1].get_text() == "hard"
     assert not mean.overlaps(name)
     assert name.ymin >= figure.axes[0].get_window_extent().ymin
+
+
+def test_long_names_of_methods_lie_beside_each_other():
+    names = (
+        "strong_kl-ent_set-3_distill-10_weak-0.001_seed-0",
+        "strong_single_set-3_weak-0.001_entropy-0_seed-0",
+        "kl",
+    )
+    figure = strips([("DSC", [(name, {"a": 0.5, "b": 0.7}) for name in names])], wide=True)
+    figure.canvas.draw()
+    labels = figure.axes[0].get_xticklabels()
+    assert [label.get_text().replace("\n", "") for label in labels] == list(names)
+    boxes = [label.get_window_extent() for label in labels]
+    assert not any(left.overlaps(right) for left, right in pairwise(boxes))
 
 
 @pytest.mark.usefixtures("unpainted")

@@ -139,12 +139,18 @@ def experiment(
     from mixseg.cli.live_table import LiveTable
     from mixseg.cli.printing import print_list
     from mixseg.experiments.conduct import conduct
+    from mixseg.experiments.plan import RUNS, is_experiment, left_out, read_plan
 
     out = out or Path("experiments") / Path(dataset).resolve().name
     request, place = part.request(), where.place(out)
+    before = read_plan(out / name) if is_experiment(out / name) else None
     with LiveTable() as table:
         folder, board = conduct(name, dataset, out, request, on=where.on, place=place, flags=labels, show=table.show)
     _print_results(folder)
+    if before and (hidden := left_out(before, read_plan(folder))):
+        what = "1 run" if hidden == 1 else f"{hidden} runs"
+        verbs = "is not in this one and stays" if hidden == 1 else "are not in this one and stay"
+        print(f"\n{what} of the table that was here before {verbs} in {out / RUNS}: ask for all to see them together.")
     if board is None or not board.sentences:
         return 0
     print_list([f"{run}: {sentence}" for run, sentence in board.sentences.items()], "Failed:")

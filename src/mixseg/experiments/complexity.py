@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from mixseg.config import Config, make_config
+from mixseg.errors import known
 from mixseg.files import write_json
 from mixseg.folder import environment
 from mixseg.hardware import Hardware, make_fabric
@@ -65,12 +66,21 @@ class Measure:
     answer_ms: float
 
 
-def measure_all(out: Path, *, preset: str, settings: dict[str, Any], device: Device = "auto") -> list[Measure]:
-    """Measure every row, and write ``out/complexity.json``: batches of one, in fp32."""
+def rows_named(names: Collection[str]) -> dict[str, str]:
+    """The rows of these labels or methods, each with its method; all if none is named."""
+    for name in names:
+        known("row of complexity", name, (*ROWS, *ROWS.values()))
+    return {row: method for row, method in ROWS.items() if not names or {row, method} & set(names)}
+
+
+def measure_all(
+    out: Path, *, preset: str, settings: Mapping[str, Any], only: Collection[str] = (), device: Device = "auto"
+) -> list[Measure]:
+    """Measure every row, or ``only`` some, and write ``out/complexity.json``: batches of one, in fp32."""
     fabric = make_fabric(Hardware(device), "fp32")
-    configs = {row: make_config(preset=preset, method=name, **settings) for row, name in ROWS.items()}
+    configs = {row: make_config(**{**settings, "preset": preset, "method": m}) for row, m in rows_named(only).items()}
     found = [
-        measure(row, config, fabric.device) for row, config in track(configs.items(), "measuring", total=len(ROWS))
+        measure(row, config, fabric.device) for row, config in track(configs.items(), "measuring", total=len(configs))
     ]
     facts = environment(fabric.device, "")
     shown = next(iter(configs.values()))

@@ -13,7 +13,7 @@ from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split
 from mixseg.errors import MixsegError, known
 from mixseg.experiments.budget import budget_of
-from mixseg.experiments.complexity import measure_all
+from mixseg.experiments.complexity import measure_all, rows_named
 from mixseg.experiments.executors import Place, make_executor
 from mixseg.experiments.grid import Experiment
 from mixseg.experiments.paper import EXPERIMENTS
@@ -78,9 +78,9 @@ def conduct(
 
 def _refuse_early(experiment: Experiment, dataset: str, out: Path, request: Request, device: Device) -> None:
     """Nothing, or one sentence about options that suit no scans, before any are made or read."""
-    rows = rows_of(experiment, request)
-    if experiment.measured and request.test:
-        raise MixsegError(f"The experiment {experiment.name} trains nothing and scores no scans: leave --test out.")
+    if experiment.measured:
+        _refuse_training(experiment, request)
+    rows = () if experiment.measured else rows_of(experiment, request)
     if request.preset is not None:
         known("preset", request.preset, PRESETS)
     for key, flag in FLAGS.items():
@@ -97,6 +97,14 @@ def _refuse_early(experiment: Experiment, dataset: str, out: Path, request: Requ
         refuse_early({**common, "method": recipe.method, **asked_of(recipe, request)}, out, Hardware(device))
 
 
+def _refuse_training(experiment: Experiment, request: Request) -> None:
+    """Nothing, or one sentence about options of runs where there are none."""
+    rows_named(request.only)
+    for flag, given in (("--test", request.test), ("--seeds", request.seeds), ("--sets", request.sets)):
+        if given:
+            raise MixsegError(f"The experiment {experiment.name} trains nothing and scores no scans: leave {flag} out.")
+
+
 def _measure(
     experiment: Experiment, dataset: str, out: Path, request: Request, place: Place, flags: LabelFlags | None
 ) -> Path:
@@ -104,9 +112,10 @@ def _measure(
     built_in = Scans(BUILT_IN, made_in(out), BUILT_IN, (), PROTOCOLS[BUILT_IN])
     scans = built_in if dataset == BUILT_IN else find_scans(dataset, out, flags)
     request = replace(request, preset=request.preset or ("quick" if request.quick else "paper"))
-    plan = make_plan(experiment, request, scans, Split(()), flags)
+    settings = {"dims": scans.settings["dims"], **request.settings}
+    plan = make_plan(experiment, replace(request, only=()), scans, Split(()), flags)
     folder = write_plan(out, plan)
-    measure_all(folder, preset=plan.preset, settings={"dims": scans.settings["dims"]}, device=place.device)
+    measure_all(folder, preset=plan.preset, settings=settings, only=request.only, device=place.device)
     return folder
 
 

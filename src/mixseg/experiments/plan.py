@@ -133,6 +133,11 @@ def read_plan(folder: Path) -> Plan:
     return Plan(**{**content, "seeds": tuple(content["seeds"]), "cells": tuple(cells), "runs": tuple(runs)})
 
 
+def left_out(before: Plan, now: Plan) -> int:
+    """How many runs of an earlier plan of the experiment a narrower one does not show."""
+    return len({run.name for run in before.runs} - {run.name for run in now.runs})
+
+
 def is_experiment(folder: Path) -> bool:
     """Whether ``folder`` is that of an experiment."""
     return (folder / FILE).exists()

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mixseg.report.figures.style import COLOURS, INK, MARKERS, SOFT, name_axes, panels, plain
+from mixseg.report.figures.style import COLOURS, INK, MARKERS, SOFT, folded, name_axes, panels, plain
 
 Column = tuple[str, Mapping[str, float]]
 """A name, and DSC by scan."""
@@ -34,7 +34,7 @@ def strips(groups: Sequence[tuple[str, Sequence[Column]]], *, wide: bool = False
         name_axes(axes, title, "", "DSC (%)")
         axes.set_ylim(-8, 103)  # with room for the name of a scan at 0
         axes.set_xlim(-0.6, len(columns) - 0.4)
-        axes.set_xticks(range(len(columns)), [plain(name) for name, _ in columns])
+        axes.set_xticks(range(len(columns)), [folded(name, 24 if wide else 14) for name, _ in columns])
         axes.grid(visible=False, axis="x")
     return figure
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any, cast
@@ -60,6 +61,16 @@ def plain(text: str) -> str:
     """``text`` as it is: matplotlib takes dollars for mathematics and hides labels that begin with an underscore."""
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
+
+
+def folded(name: str, width: int) -> str:
+    """A long name on several lines, broken after its hyphens, underscores, commas and spaces."""
+    lines = [""]
+    for piece in re.findall(r"[^-_, ]*[-_, ]*", name):
+        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(plain(line.rstrip()) for line in lines)
 
 
 def logarithmic(axes: Axes, values: Sequence[float]) -> None:

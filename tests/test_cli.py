@@ -351,6 +351,21 @@ def test_the_current_folder_is_no_target_and_said_to_be_so_before_the_work(raw, 
         assert list(here.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--pack", "--target", "LV"], "with all their labels: give --target where it is unpacked or trained on"),
+        (["--pack", "--partial", "none"], "give --partial where it is unpacked"),
+        (["--pack", "--long-side", "64"], "give --long-side where it is unpacked"),
+        (["--dims", "3", "--size", "16", "16"], "--size is for slices: leave it out, or give --dims 2."),
+    ],
+)
+def test_prepare_refuses_what_would_have_no_effect(raw, here, capsys, flags, said):
+    assert main(["prepare", str(raw), "scans.zip", *flags]) == 2
+    assert said in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
 def test_prepare_packs_chosen_scans_and_unpacks_them_elsewhere(raw, capsys):
     options = ["--size", "16", "16"]
     assert main(["prepare", str(raw), "scans.zip", "--pack", "--cases", "a", "b"]) == 0

@@ -105,6 +105,32 @@ def test_cases_read_their_masks_by_their_own_ids_and_predictions_by_class_index(
     assert (row.label, row.dsc) == ("LV", 1)
 
 
+def test_a_number_that_may_be_an_id_or_a_class_index_is_not_guessed(tmp_path):
+    truth = np.zeros((6, 6, 3), np.uint8)
+    truth[1:3], truth[4:] = 2, 3
+    write(tmp_path / "masks", {"a": truth})
+    write(tmp_path / "ids", {"a": truth})
+    full = Source((tmp_path / "masks" / "a.nii.gz",), ids={0: 0, 2: 1, 3: 2})
+    case = as_case("a", tmp_path / "masks" / "a.nii.gz", full=full)
+    with pytest.raises(MixsegError, match=r"2 in .*ids may be .*, whose id it is in the masks, or .*give the folder"):
+        evaluate(tmp_path / "ids", [case])
+    assert [row.dsc for row in evaluate(tmp_path / "ids", [case], prediction_ids=full.ids).rows] == [1, 1]
+    write(tmp_path / "ours", {"a": np.maximum(truth, 1) - 1})
+    (tmp_path / "ours" / "classes.json").write_text(json.dumps(case.classes))
+    assert [row.dsc for row in evaluate(tmp_path / "ours", [case]).rows] == [1, 1]
+
+
+def test_ids_that_are_no_class_index_are_read_as_the_masks_have_them(tmp_path):
+    truth = np.zeros((6, 6, 3), np.uint8)
+    truth[1:3] = 255
+    for name, array in {"masks": truth, "ids": truth, "indices": truth // 255}.items():
+        write(tmp_path / name, {"a": array})
+    full = Source((tmp_path / "masks" / "a.nii.gz",), ids={0: 0, 255: 1})
+    case = as_case("a", tmp_path / "masks" / "a.nii.gz", full=full, classes=("background", "LV"))
+    for name in ("ids", "indices"):
+        assert [row.dsc for row in evaluate(tmp_path / name, [case]).rows] == [1]
+
+
 def test_only_annotated_classes_are_scored(folders):
     predictions, masks, _ = folders
     case = as_case("a", masks / "a.nii.gz", annotated=("RV",))

@@ -26,6 +26,15 @@ def test_a_file_takes_its_place_when_it_is_whole(tmp_path):
     assert not leftovers(path.parent)
 
 
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(MixsegError, match="pipe is no file that could be replaced: name another"):
+        write_json(pipe, {})
+    assert pipe.is_fifo()
+    assert not leftovers(tmp_path)
+
+
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "log.txt"
     path.write_text("old")

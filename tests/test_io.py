@@ -293,6 +293,12 @@ def layered(path: Path, layers: np.ndarray) -> None:
     path.write_bytes(("\n".join(lines) + "\n\n").encode() + layers.astype(np.uint8).tobytes(order="F"))
 
 
+def test_a_segment_of_a_layer_that_is_not_there_is_one_sentence(tmp_path):
+    layered(tmp_path / "a.seg.nrrd", np.ones((1, 3, 3, 2)))
+    with pytest.raises(MixsegError, match=r"Segment 'RV' of .*a\.seg\.nrrd should lie in layer 1, which is not there"):
+        io.read(tmp_path / "a.seg.nrrd")
+
+
 def test_layers_of_segments_become_one_map_unless_they_overlap(tmp_path):
     layers = np.zeros((2, 4, 3, 2), np.uint8)
     layers[0, 1, 2, 1] = layers[1, 3, 0, 0] = 1
@@ -373,9 +379,11 @@ def test_missing_looping_forbidden_and_foreign_files_are_one_sentence_each(tmp_p
     def forbidden(*_args, **_kwargs):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "stat", forbidden)
-    with pytest.raises(MixsegError, match=r"a\.nii may not be read \(no permission\)"):
-        io.read(Path("a.nii"))
+    io.write(tmp_path / "a.nii", np.zeros((2, 2, 2), np.uint8))
+    for what in ("open", "stat"):  # a file of another user; one in a folder of another user
+        monkeypatch.setattr(Path, what, forbidden)
+        with pytest.raises(MixsegError, match=r"a\.nii may not be read \(no permission\)"):
+            io.read(tmp_path / "a.nii")
 
 
 def test_four_dimensional_and_degenerate_files_are_refused_by_name(tmp_path):

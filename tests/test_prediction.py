@@ -42,6 +42,21 @@ def test_two_files_of_one_scan_are_not_two_channels(tmp_path, twin):
         find_images(tmp_path)
 
 
+@pytest.mark.parametrize(("there", "missing"), [((0, 2), 1), ((1, 2), 0), ((1,), 0)])
+def test_a_missing_channel_is_named_and_not_replaced_by_the_next(tmp_path, there, missing):
+    touch(tmp_path, *(f"a_000{channel}.nii.gz" for channel in there), "b_0000.nii.gz", "b_0001.nii.gz")
+    with pytest.raises(MixsegError, match=rf"a_000{missing} is missing, beside a_000[12]\.nii\.gz: add the file"):
+        find_images(tmp_path, channels=2)
+
+
+def test_a_link_to_nothing_is_an_image_that_cannot_be_read(slices, tmp_path, capsys):
+    images = tmp_path / "images"
+    shutil.copytree(slices / "images", images)
+    (images / "c.nii.gz").symlink_to("annex/c.nii.gz")
+    with pytest.raises(MixsegError, match=r"c\.nii\.gz does not exist \(or is a link to nothing\).*\n2 of 3 images"):
+        predict_folder(slices / "run", images, tmp_path / "out", device="cpu")
+
+
 def test_one_file_is_a_scan(tmp_path):
     touch(tmp_path, "a_0000.nii.gz", "a_0001.nii.gz", "b.nii.gz", "notes.txt")
     touch(tmp_path, "c_0000.nii.gz")
@@ -262,6 +277,12 @@ def test_an_overlap_is_a_share_of_the_patch():
             covered(asked, window=None, overlap=wrong)
 
 
+@pytest.mark.parametrize(("flag", "how"), [("--window", {"window": "uniform"}), ("--overlap", {"overlap": 0.5})])
+def test_slices_have_no_windows(flag, how):
+    with pytest.raises(MixsegError, match=f"without windows: leave {flag} out"):
+        covered(config(), **{"window": None, "overlap": None, **how})
+
+
 def test_a_resampled_volume_is_brought_back_by_its_probabilities_unless_they_are_too_many(tmp_path, monkeypatch):
     settings = {"dims": 3, "steps": 4, "spacing": [1.0, 1.0, 1.0]}
     train(config(**settings), data(dims=3), tmp_path / "run", hardware=Hardware("cpu"))
@@ -280,7 +301,8 @@ def test_a_number_belongs_to_the_name_of_an_image_of_a_run_of_one_channel(tmp_pa
         io.write(tmp_path / f"{name}.nii.gz", np.zeros((4, 4, 1), np.uint8))
     io.write(tmp_path / "other_0000.nii.gz", np.zeros((4, 4, 1), np.uint8))
     assert [case.id for case in find_images(tmp_path, channels=1)] == ["case_0001", "case_0002", "other"]
-    assert [len(case.image) for case in find_images(tmp_path, channels=2)] == [2, 1]
+    with pytest.raises(MixsegError, match=r"case_0000 is missing, beside case_0001"):
+        find_images(tmp_path, channels=2)
 
 
 @pytest.mark.parametrize(
@@ -332,6 +354,16 @@ def test_h5_files_in_a_folder_are_read_as_training_would_read_it(tmp_path):
     assert np.array_equal(io.read_image(one.image[0]).array, image)
 
 
+def test_h5_files_among_images_are_refused_and_their_suffix_is_known_in_capitals(tmp_path):
+    with h5py.File(tmp_path / "a.H5", "w") as file:
+        file["image"] = np.zeros((6, 5, 4), np.float32)
+    (case,) = find_images(tmp_path, channels=1)
+    assert io.read_image(case.image[0]).array.shape == (4, 5, 6)
+    touch(tmp_path, "preview.png")
+    with pytest.raises(MixsegError, match=r"a\.H5 lies beside preview\.png, .* put them in folders of their own"):
+        find_images(tmp_path, channels=1)
+
+
 def test_a_label_map_never_takes_the_place_of_its_image(tmp_path):
     run = train(config(steps=2), data(), tmp_path / "run", hardware=Hardware("cpu")).path
     image = tmp_path / "images" / "a.nii.gz"
@@ -348,7 +380,7 @@ def test_label_maps_are_not_written_where_they_would_be_taken_for_scans(slices, 
     images = tmp_path / "imagesTr"
     images.mkdir()
     for name in "ab":
-        shutil.copy(slices / "images" / f"{name}.nii.gz", images / f"{name}_0000.nii.gz")
+        (images / f"{name}_0000.nii.gz").symlink_to(slices / "images" / f"{name}.nii.gz")
     with pytest.raises(MixsegError, match=r"imagesTr, beside their images, would be taken for scans: choose another"):
         predict_folder(slices / "run", images, images, device="cpu")
     assert len(list(images.iterdir())) == 2

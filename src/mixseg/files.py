@@ -29,6 +29,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     if path.is_dir():
         raise MixsegError(f"{path} is a folder: name a file.")
+    if path.exists() and not path.is_file():  # a device such as /dev/null, which a file would take the place of
+        raise MixsegError(f"{path} is no file that could be replaced: name another.")
     temporary: Path | None = None
     try:
         with explained(path):

@@ -71,7 +71,7 @@ def predict_folder(
     more = {"probabilities": probabilities, "entropy": entropy}
     endings = _endings(classes, **more)
     _refuse_overwriting(cases, out, endings)
-    if images.is_dir() and out.resolve() in {source.path.resolve().parent for case in cases for source in case.image}:
+    if images.is_dir() and out.resolve() in {source.path.parent.resolve() for case in cases for source in case.image}:
         raise MixsegError(f"Label maps in {out}, beside their images, would be taken for scans: choose another -o.")
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
     options = replace(prepare_options(config), target=None)
@@ -138,6 +138,9 @@ def _classes(run: RunFolder) -> list[str]:
 
 def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, overlap: float | None) -> Config:
     """``config`` with other windows for its predictions, where they are given."""
+    if config.dims == 2 and (window is not None or overlap is not None):
+        flag = "--window" if window is not None else "--overlap"
+        raise MixsegError(f"Slices are predicted whole, without windows: leave {flag} out.")
     if window is not None:
         config = replace(config, window=window)
     if overlap is not None:
@@ -259,15 +262,30 @@ def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
     if not files:
         _refuse_the_folder_above(place)
         return load_images(place)
-    if all(path.suffix in io.HDF5 for path in files) and not (folder.parent / dataset_json.NAME).exists():
+    arrays = [path for path in files if io.suffix(path) in io.HDF5]
+    if arrays and not (folder.parent / dataset_json.NAME).exists():
+        _refuse_mixture(arrays, files)
         # A benchmark's files, whose axes are in another order: as training would read that folder.
         return [case for case in load_images(folder) if set(files) & set(case.image[0].files)]
     stems, labels = {io.stem(path) for path in there}, _labelled(folder)
     found = keyed(files, lambda path: case_and_channel(io.stem(path), stems, channels=channels, labels=labels))
     of_case: dict[str, list[Source]] = {}
-    for (name, _), path in sorted(found.items()):
+    for (name, channel), path in sorted(found.items()):
         of_case.setdefault(name, []).append(Source((path,)))
+        if channel >= len(of_case[name]):
+            missing = folder / f"{name}_{len(of_case[name]) - 1:04}"
+            raise MixsegError(f"{missing} is missing, beside {path.name}: add the file, or take the others away.")
     return [Case(name, name, tuple(images)) for name, images in of_case.items()]
+
+
+def _refuse_mixture(arrays: Sequence[Path], files: Sequence[Path]) -> None:
+    """Nothing, or one sentence about arrays of a benchmark among images, whose axes are in another order."""
+    others = [path for path in files if path not in arrays]
+    if others:
+        raise MixsegError(
+            f"{arrays[0]} lies beside {others[0].name}, and arrays in .h5 files have their axes in another order than "
+            "images: put them in folders of their own."
+        )
 
 
 def _labelled(images: Path) -> set[str]:
@@ -282,7 +300,8 @@ def _is_image(path: Path) -> bool:
 
 
 def _images_in(folder: Path) -> list[Path]:
-    return [path for path in entries(folder) if _is_image(path)]
+    """By their names: one that is a link to nothing is told when it is read."""
+    return [path for path in entries(folder) if io.suffix(path) and not path.is_dir()]
 
 
 def _refuse_the_folder_above(folder: Path) -> None:

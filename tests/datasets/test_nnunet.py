@@ -133,6 +133,21 @@ def test_channels_are_files_in_order_and_a_missing_one_is_named(tmp_path):
         nnunet.cases(tmp_path)
 
 
+def test_a_channel_more_than_declared_is_named(tmp_path):
+    dataset_json(tmp_path, channel_names={"0": "T1", "1": "T2"})
+    for channel in range(3):
+        nifti(tmp_path / "imagesTr" / f"x_000{channel}.nii.gz", image())
+    with pytest.raises(MixsegError, match=r"x_0002\.nii\.gz is one channel more than dataset.json declares \(2\)"):
+        nnunet.cases(tmp_path)
+
+
+def test_label_maps_of_a_part_without_scans_are_named(tmp_path):
+    make_nnunet(tmp_path)
+    nifti(tmp_path / "labelsVal" / "v.nii.gz", mask())
+    with pytest.raises(MixsegError, match=r"labelsVal has no scans, imagesVal is missing: add it"):
+        nnunet.cases(tmp_path)
+
+
 def test_two_scans_with_one_id_and_labels_without_a_scan_are_named(tmp_path):
     make_nnunet(tmp_path)
     stray = nifti(tmp_path / "labelsTr" / "zz.nii.gz", mask())
@@ -206,6 +221,19 @@ def test_files_may_be_listed_in_dataset_json(tmp_path):
     nifti(tmp_path / "masks" / "one.nii.gz", strokes())
     dataset_json(tmp_path, dataset={"x": {"images": ["scans/one.nii.gz"], "label": "masks/one.nii.gz"}})
     assert kinds(tmp_path) == {"x": "partial"}
+
+
+def test_test_scans_lie_beside_listed_ones_unless_they_are_listed_too(tmp_path):
+    for name in "xyz":
+        nifti(tmp_path / ("imagesTr" if name == "x" else "imagesTs") / f"{name}_0000.nii.gz", image())
+        nifti(tmp_path / ("labelsTr" if name == "x" else "labelsTs") / f"{name}.nii.gz", mask())
+    listed = {"x": ("Tr", "x"), "mine": ("Ts", "y")}
+    entries = {
+        name: {"images": [f"images{part}/{file}_0000.nii.gz"], "label": f"labels{part}/{file}.nii.gz"}
+        for name, (part, file) in listed.items()
+    }
+    dataset_json(tmp_path, dataset=entries)
+    assert {case.id: case.split for case in nnunet.cases(tmp_path)} == {"x": "", "mine": "", "z": "test"}
 
 
 @pytest.mark.parametrize(

@@ -185,11 +185,26 @@ def prepare(
     if plan and (packed or pack):
         raise MixsegError("A plan is made from the files of scans, for arrays: leave --plan or --pack out.")
     named: dict[str, Any] = {"dims": dims, "size": size, "spacing": spacing, "long_side": long_side}
+    if pack:
+        _refuse_unpacked({**named, "target": target or None, "partial": None if partial == "drawn" else partial})
+    for_slices = next((key for key in ("size", "long_side") if dims == 3 and named[key] is not None), None)
+    if for_slices:
+        raise MixsegError(f"--{for_slices.replace('_', '-')} is for slices: leave it out, or give --dims 2.")
     grid = {key: value for key, value in named.items() if value is not None}
     chosen = [] if packed else _chosen(_load(folder, dataset, labels), cases)
     grid = _planned(chosen, grid) if plan else grid
     options = PrepareOptions(**grid, target=target or None, partial=partial, seed=seed, clip=clip)
     _write(chosen or folder, out, options, pack=pack, workers=workers)
+
+
+def _refuse_unpacked(given: dict[str, Any]) -> None:
+    """Nothing, or one sentence about an option that an archive does not follow: it holds all that the scans have."""
+    for key, value in given.items():
+        if value is not None:
+            raise MixsegError(
+                f"An archive holds the scans as they are, with all their labels: give --{key.replace('_', '-')} where "
+                "it is unpacked or trained on, or leave --pack out."
+            )
 
 
 def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack: bool, workers: int | None) -> None:

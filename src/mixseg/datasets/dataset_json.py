@@ -40,7 +40,7 @@ def read(path: Path) -> Description:
     if not isinstance(content, dict):
         raise MixsegError(f"{path} is not an object of keys and values: see docs/reference/layouts.md.")
     names = _names(content, path)
-    ignore = next((value for value, name in names.items() if name == "ignore"), None)
+    ignore = next((value for value, name in names.items() if name.lower() == "ignore"), None)
     names = {value: name for value, name in names.items() if value != ignore}
     channels = _mapping(content, "channel_names", path) or _mapping(content, "modality", path)
     annotated = {

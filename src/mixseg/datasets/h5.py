@@ -27,7 +27,7 @@ Files = dict[str, tuple[Path, ...]]
 def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> list[Case]:
     """One case per volume, with its full mask and scribbles where the file holds them."""
     files = files_below(root, depth=DEPTH)
-    scans = _scans([path for path in files if path.suffix in io.HDF5])
+    scans = _scans([path for path in files if io.suffix(path) in io.HDF5])
     splits = _splits([path for path in files if path.suffix in (".list", ".txt")], scans)
     keys = {name: _keys(paths[0]) for name, paths in scans.items()}
     decisions = _decide(root, scans, keys, flags or LabelFlags())
@@ -38,13 +38,13 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
 
 def images(root: Path) -> list[Case]:
     """The scans alone, whatever the ids of their labels mean."""
-    scans = _scans([path for path in files_below(root, depth=DEPTH) if path.suffix in io.HDF5])
+    scans = _scans([path for path in files_below(root, depth=DEPTH) if io.suffix(path) in io.HDF5])
     return unique([_case(name, scans[name], ("image",), {}, {}) for name in sorted(scans)], root)
 
 
 def fits(root: Path) -> bool:
     """Whether there are h5 files."""
-    return any(path.suffix in io.HDF5 for path in files_below(root, depth=DEPTH))
+    return any(io.suffix(path) in io.HDF5 for path in files_below(root, depth=DEPTH))
 
 
 def _scans(files: list[Path]) -> Files:

@@ -87,12 +87,14 @@ def fits(root: Path) -> bool:
 
 
 def _scans(root: Path, description: dataset_json.Description) -> list[_Scan]:
-    if description.files:
-        return [_Scan(name, "Tr", images, label, None) for name, (images, label) in description.files.items()]
     there = {path.name for path in entries(root)}
-    found = []
+    found = [_Scan(name, "Tr", images, label, None) for name, (images, label) in description.files.items()]
+    named = {path.absolute() for scan in found for path in scan.images}
     for part in SPLITS:
+        if part == "Tr" and description.files:
+            continue
         if f"images{part}" not in there:
+            _refuse_alone(root, part, there)
             continue
         labels, dense = (
             keyed(_readable(root / name), io.stem) if name in there else {}
@@ -102,8 +104,19 @@ def _scans(root: Path, description: dataset_json.Description) -> list[_Scan]:
         for stem, path in {**dense, **labels}.items():
             if stem not in images:
                 raise MixsegError(f"{path} has no scan in {root / f'images{part}'}: add it, or remove or rename this.")
-        found += [_Scan(name, part, images[name], labels.get(name), dense.get(name)) for name in images]
+        found += [
+            _Scan(name, part, paths, labels.get(name), dense.get(name))
+            for name, paths in images.items()
+            if paths[0].absolute() not in named
+        ]
     return found
+
+
+def _refuse_alone(root: Path, part: str, there: set[str]) -> None:
+    """Nothing, or one sentence about label maps of a part without scans: nobody would miss them."""
+    for name in (f"labels{part}", f"labels{part}_dense"):
+        if name in there and _readable(root / name):
+            raise MixsegError(f"{root / name} has no scans, images{part} is missing: add it, or remove or rename this.")
 
 
 def _refuse_unknown(path: Path, description: dataset_json.Description, scans: list[str]) -> None:
@@ -134,6 +147,11 @@ def _images(folder: Path, channels: int, labels: set[str]) -> dict[str, tuple[Pa
                     "add the file, or mend channel_names."
                 )
         result[name] = tuple(files[name, channel] for channel in range(channels))
+    more = next((path for (_, channel), path in files.items() if channel >= channels), None)
+    if more is not None:
+        raise MixsegError(
+            f"{more} is one channel more than dataset.json declares ({channels}): mend channel_names, or remove it."
+        )
     return result
 
 

@@ -15,7 +15,16 @@ from mixseg import io
 from mixseg.data.extent import Extent, not_meant
 from mixseg.data.parallel import cores
 from mixseg.errors import MixsegError, listed
-from mixseg.evaluation.pairing import Job, by_name, by_part, match, of_cases, of_folder, predicted_classes
+from mixseg.evaluation.pairing import (
+    Job,
+    by_name,
+    by_part,
+    match,
+    of_cases,
+    of_folder,
+    predicted_classes,
+    refuse_two_meanings,
+)
 from mixseg.evaluation.summary_json import Entry, nnunet_summary
 from mixseg.files import write_json
 from mixseg.labels import LabelFlags
@@ -112,6 +121,8 @@ def evaluate(
         truths = of_folder(references, predictions, flags, predicted)
     else:
         truths = of_cases(references)
+        if not predicted and prediction_ids is None:
+            refuse_two_meanings(predictions, truths)
     truths = by_part(predictions, by_name(predicted, truths))
     matched = match(predictions, truths, prediction_ids)
     if not matched.jobs:

@@ -72,7 +72,10 @@ class Matched(NamedTuple):
 
 
 def of_cases(cases: Sequence[Case]) -> References:
-    """The hidden or full mask of each case that has one; predictions hold class indices."""
+    """The hidden or full mask of each case that has one; predictions hold class indices, or the masks' own ids.
+
+    The latter only where the two do not contradict each other: see ``own_ids``.
+    """
     found = [
         Reference(case.id, mask, case.classes, case.annotated, case.split)
         for case in cases
@@ -80,7 +83,28 @@ def of_cases(cases: Sequence[Case]) -> References:
     ]
     if not found:
         raise MixsegError("None of the cases has a complete mask: give a folder of reference masks.")
-    return References(found, {index: index for index in range(max(len(one.classes) for one in found))})
+    indices = {index: index for index in range(max(len(one.classes) for one in found))}
+    return References(found, {**own_ids(found), **indices})
+
+
+def own_ids(references: Sequence[Reference]) -> dict[int, int]:
+    """Id -> class index, as the masks have them."""
+    ids: dict[int, int] = {}
+    for one in references:
+        ids |= {value: index for value, index in (one.mask.ids or {}).items() if index != IGNORE}
+    return ids
+
+
+def refuse_two_meanings(predictions: Path, truths: References) -> None:
+    """Nothing, or one sentence where a number in label maps of unknown origin may be an id or a class index."""
+    classes, ids = truths.each[0].classes, own_ids(truths.each)
+    twice = next((value for value in sorted(ids) if ids[value] not in (0, value) and value < len(classes)), None)
+    if twice is not None:
+        raise MixsegError(
+            f"{twice} in {predictions} may be {classes[ids[twice]]}, whose id it is in the masks, or "
+            f"{classes[twice]}, the class of that number: to score label maps with the ids of the masks, give the "
+            f"folder of masks as reference; those of mixseg lie beside a {CLASSES}."
+        )
 
 
 def of_folder(

@@ -83,6 +83,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         if path.stat().st_size == 0:
             raise MixsegError(f"{path} is empty (zero bytes): copy or export it again.")
+        path.open("rb").close()  # a missing permission, for which libraries have errors of their own
         yield
     except OSError as error:
         raise MixsegError(f"{path} {_reason(error)}") from error

@@ -39,6 +39,11 @@ def read(path: Path, key: str = "") -> Volume:
     segments = _segments(image)
     unclaimed = layers != 0
     for number, segment in enumerate(segments, start=1):
+        if segment.layer >= layers.shape[-1]:
+            raise MixsegError(
+                f"Segment '{segment.name}' of {path} should lie in layer {segment.layer}, which is not there: save it "
+                "again as a segmentation."
+            )
         painted = layers[..., segment.layer] == segment.value
         if (result[painted] > 0).any():
             other = segments[int(result[painted].max()) - 1]

@@ -240,6 +240,21 @@ def test_simulate_keeps_the_first_masks_and_hides_the_others(tmp_path):
         assert np.array_equal(io.read(case.image[0]).array, original.array)
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--from", "P", "--patients", "4"], "--patients says nothing to --from: leave it out."),
+        (["--from", "P", "--size", "64"], "--size says nothing to --from: leave it out."),
+        (["--phantom", "heart", "--split", "x.json"], "--split says nothing to --phantom: leave it out."),
+    ],
+)
+def test_simulate_refuses_what_would_have_no_effect(here, capsys, flags, said):
+    Path("P").mkdir()
+    assert main(["simulate", "made", *flags]) == 2
+    assert said in capsys.readouterr().err
+    assert [path.name for path in here.iterdir()] == ["P"]
+
+
 def test_simulate_takes_train_patients_in_the_order_of_a_split(tmp_path):
     source = make_acdc(tmp_path / "acdc")
     split = tmp_path / "splits.json"

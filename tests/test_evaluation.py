@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -214,6 +215,17 @@ def test_written_files_hold_the_same_rows(folders, tmp_path):
     result = evaluate(predictions, masks)
     assert result.write(tmp_path) == [tmp_path / "metrics.csv", tmp_path / "summary.json"]
     assert read_metrics(tmp_path / "metrics.csv") == result.rows
+
+
+def test_an_evaluation_takes_the_place_of_the_one_before(folders, tmp_path):
+    predictions, masks, _ = folders
+    for branch in ("top", "bottom"):
+        shutil.copytree(predictions, tmp_path / "both" / branch)
+    evaluate(tmp_path / "both", masks).write(tmp_path / "scores")
+    (tmp_path / "scores" / "summary_of_mine.json").write_text("{}")
+    evaluate(predictions, masks).write(tmp_path / "scores")
+    names = sorted(path.name for path in (tmp_path / "scores").iterdir())
+    assert names == ["metrics.csv", "summary.json", "summary_of_mine.json"]
 
 
 def test_summary_has_nnunets_keys_and_hand_counted_values(tmp_path):

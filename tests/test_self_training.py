@@ -191,6 +191,23 @@ def test_a_folder_of_a_run_or_of_scans_takes_no_rounds(copied, folder, sentence)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 
+def test_finished_rounds_answer_for_no_other_scans(copied):
+    for name, sentence in {
+        "nowhere": "nowhere does not exist",
+        "others": r"holds a run on other data \(scans\)",
+    }.items():
+        if name == "others":
+            (copied / "scans").rename(copied / "others")
+        with pytest.raises(MixsegError, match=sentence):
+            self_train(copied / name, copied / "rounds", source=copied / "first", rounds=1, hardware=CPU, test=True)
+
+
+def test_a_first_run_without_test_scores_is_said_to_be_left_out(copied, capsys):
+    lines, _ = rounds(copied, 1)
+    assert [line[0] for line in lines] == ["round", "1"]
+    assert "first, round 0, was not scored on these scans and is left out" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("settings", [{"method": "kl"}, {"proposals_from": "elsewhere"}])
 def test_what_every_round_has_by_itself_is_not_taken_and_ignored(made, settings):
     with pytest.raises(MixsegError, match=f"--set {next(iter(settings))} is nothing to choose for a round"):

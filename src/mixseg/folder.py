@@ -93,6 +93,10 @@ class RunFolder:
         if not self.begun:
             return
         self.refuse_changed(config)
+        self.refuse_other_data(facts)
+
+    def refuse_other_data(self, facts: Mapping[str, Any]) -> None:
+        """The same, of its data, classes and split alone."""
         was = self.facts
         whose = f" ({was['folder']})" if "folder" in was else ""
         if _identity(was) != _identity(facts):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from mixseg.labels import LabelFlags
 from mixseg.pipeline import train_folder
 from mixseg.proposals import FILE, fingerprint, read_proposals
 from mixseg.report.rounds import write_rounds
+from mixseg.typed_json import holds
 
 SEEDS_APART = 1000
 """Round r has the seed s + 1000 r: no round of one seed repeats the start of a round of another."""
@@ -65,6 +66,7 @@ def self_train(
     runs = [source, *(_round(out, number) for number in range(1, rounds + 1))]
     if "steps" in settings:
         _refuse_other_steps(out, rounds, settings["steps"])
+    _refuse_other_scans(folder, runs[1:])
     for number, (before, run) in enumerate(pairwise(runs), start=1):
         own = {"method": "proposals", "proposals_from": _seen_from(out, before), "seed": seed + SEEDS_APART * number}
         wanted = {**settings, **own}
@@ -74,7 +76,10 @@ def self_train(
         print(f"round {number} of {rounds}: from {before}", flush=True)
         with _processes_of_its_own():
             train_folder(folder, run, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
-    return write_rounds(runs, out)
+    lines, page = write_rounds(runs, out)
+    if lines[1][0] != "0":
+        print(f"{source}, round 0, was not scored on these scans and is left out: train it again with --test first.")
+    return lines, page
 
 
 def _round(out: Path, number: int) -> Path:
@@ -87,6 +92,16 @@ def _refuse_folder(out: Path) -> None:
         raise MixsegError(f"{out} is a run, whose report.html would be lost: choose another folder as --out.")
     if not _round(out, 1).exists():
         RunFolder(out).refuse_foreign()
+
+
+def _refuse_other_scans(folder: Path, rounds: Sequence[Path]) -> None:
+    """Nothing, or one sentence about scans that are not there, or not those that a round was trained on."""
+    if not folder.exists():
+        raise MixsegError(f"{folder} does not exist: check the path to the scans.")
+    for run in (RunFolder(path) for path in rounds if RunFolder(path).begun):
+        theirs = run.facts.get("folder")
+        if theirs is not None and theirs != folder.resolve().name:  # the rest of the path may have changed since
+            raise MixsegError(f"{run.path} holds a run on other data ({theirs}): choose another --out.")
 
 
 def _refuse_other_steps(out: Path, rounds: int, steps: object) -> None:
@@ -120,10 +135,4 @@ def _done(run: RunFolder, before: RunFolder, wanted: Mapping[str, Any], *, test:
     if not done or (test and not done["test"]):
         return False
     same = read_proposals(run.path / FILE).origin["checkpoint"] == fingerprint(before)
-    return same and _holds(to_dict(run.config), wanted)
-
-
-def _holds(config: Any, wanted: Any) -> bool:  # noqa: ANN401 - whatever json holds
-    if isinstance(config, Mapping) and isinstance(wanted, Mapping):
-        return all(key in config and _holds(config[key], value) for key, value in wanted.items())
-    return bool(config == wanted)
+    return same and holds(to_dict(run.config), wanted)

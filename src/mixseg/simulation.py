@@ -76,7 +76,15 @@ def simulate(cases: Sequence[Case], out: Path, recipe: Recipe, *, split: Split |
 
 
 def simulate_phantom(
-    out: Path, recipe: Recipe, *, kind: phantom.Kind, patients: int, val: int, test: int, size: int, seed: int
+    out: Path,
+    recipe: Recipe,
+    *,
+    kind: phantom.Kind,
+    patients: int = 38,
+    val: int = 5,
+    test: int = 15,
+    size: int = 64,
+    seed: int = 0,
 ) -> Path:
     """Write the built-in data to ``out``, its labels made partial by ``recipe``."""
     refuse_foreign(out, marker="")

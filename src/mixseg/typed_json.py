@@ -40,6 +40,15 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return result
 
 
+def holds(content: Any, wanted: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
+    """Whether ``content`` has every key of ``wanted``, however deep, with its value."""
+    if isinstance(content, Mapping) and isinstance(wanted, Mapping):
+        return all(key in content and holds(content[key], value) for key, value in wanted.items())
+    if isinstance(content, list | tuple) and isinstance(wanted, list | tuple):
+        return list(content) == list(wanted)
+    return bool(content == wanted)
+
+
 def as_typed(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
     """``value`` as the type that ``hint`` asks for, or one sentence that says what is wanted.
 

@@ -207,6 +207,28 @@ def test_the_command_on_the_page_goes_on_with_the_same_runs(scans, tmp_path):
     assert sorted((tmp_path / "runs").iterdir()) == runs
 
 
+def again(scans, tmp_path, *words):
+    command = ["experiment", "main", "--dataset", str(scans), "-o", str(tmp_path / "out"), *FLAGS, *words]
+    return main([*command, "--methods", "lower-bound"])
+
+
+def test_a_finished_run_of_the_same_name_on_another_split_is_refused(scans, tmp_path, capsys):
+    mine = shutil.copytree(scans, tmp_path / "scans")
+    assert again(mine, tmp_path) == 0
+    split = json.loads((mine / "splits.json").read_text())
+    (mine / "splits.json").write_text(json.dumps({**split, "train": split["train"][::-1]}))
+    assert again(mine, tmp_path) == 2
+    assert "holds a run on other data (scans), or on another split of them" in capsys.readouterr().err
+
+
+def test_a_finished_run_of_the_same_name_with_another_setting_is_refused(scans, tmp_path, capsys):
+    assert again(scans, tmp_path) == 0
+    (stored,) = (tmp_path / "out" / "runs").glob("*/config.json")
+    stored.write_text(stored.read_text().replace('"width": 2', '"width": 3'))
+    assert again(scans, tmp_path) == 2
+    assert "holds a run with width=3, not 2: choose another --out." in capsys.readouterr().err
+
+
 def test_a_narrower_table_says_that_the_wider_one_is_not_lost(scans, tmp_path, capsys):
     words = ["experiment", "main", "--dataset", str(scans), "-o", str(tmp_path), *FLAGS, "--methods", "lower-bound"]
     assert main([*words, "single"]) == 0

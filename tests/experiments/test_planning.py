@@ -12,6 +12,7 @@ from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, in_order, read_plan, write_plan
 from mixseg.experiments.planning import Request, make_plan
 from mixseg.experiments.protocol import PROTOCOLS, Scans, find_scans
+from mixseg.experiments.tables_paper import beside
 from mixseg.methods import METHODS
 from mixseg.simulation import Recipe, simulate, simulate_phantom
 
@@ -45,6 +46,36 @@ def test_a_name_stands_for_one_config_and_a_config_for_one_name(request_):
             # RunFolder compares configs as they are written, so they must be the same there too.
             written = make_config(**run.settings)
             assert by_name.setdefault((run.name, "written"), written) == written
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("lr", (0.0012345678, 0.0012345699, 0.00123457)),
+        ("target", (["\u53f3\u5fc3\u5ba4"], ["\u5de6\u5fc3\u5ba4"], ["LV_a"], ["LV"])),
+        ("validate_every", (3, 5, 0)),
+    ],
+)
+def test_values_that_look_alike_are_runs_of_their_own(key, values):
+    names = {plan_of("main", Request(seeds=(0,), settings={key: value})).runs[0].name for value in values}
+    assert len(names) == len(values)
+
+
+@pytest.mark.parametrize(
+    ("settings", "same"),
+    [
+        ({}, True),
+        ({"lr": 0.1, "target": ["LV"]}, True),
+        ({"target": ["RV"]}, False),
+        ({"partial": "points"}, False),
+        ({"ratio": 2}, False),
+    ],
+)
+def test_the_papers_figures_stand_beside_what_they_are_about(settings, same):
+    plan = plan_of("main", Request(settings=settings))
+    (cell,) = [cell for cell in plan.cells if (cell.row, cell.column) == ("kl-ent", "set-3")]
+    assert (beside(plan, cell, "bottom", "dsc") == 86.94) is same
+    assert (beside(plan, cell, "bottom", "dsc") is None) is not same
 
 
 def test_sets_and_seeds_that_are_named_twice_count_once():

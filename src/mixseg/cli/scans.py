@@ -82,10 +82,10 @@ def simulate(
     split: File = None,
     dataset: Layout = None,
     labels: Labels = AS_FOUND,
-    patients: int = 38,
-    val: int = 5,
-    test: int = 15,
-    size: int = 64,
+    patients: Annotated[int | None, conf.arg(help_behavior_hint="(default: 38)")] = None,
+    val: Annotated[int | None, conf.arg(help_behavior_hint="(default: 5)")] = None,
+    test: Annotated[int | None, conf.arg(help_behavior_hint="(default: 15)")] = None,
+    size: Annotated[int | None, conf.arg(help_behavior_hint="(default: 64)")] = None,
 ) -> None:
     """Write a dataset in which a few patients keep full masks and the others have partial labels.
 
@@ -118,10 +118,15 @@ def simulate(
 
     if (source is None) == (phantom is None):
         raise MixsegError("Say where the scans come from: either --from FOLDER or --phantom heart (or atrium).")
+    of_phantom = {"patients": patients, "val": val, "test": test, "size": size}
+    if phantom is None:
+        _refuse_useless("--from", of_phantom)
+    else:
+        _refuse_useless("--phantom", {"split": split, "dataset": dataset})
     recipe = Recipe(partial, None if keep_full == "all" else keep_full, seed)
     if phantom is not None:
-        counts = {"patients": patients, "val": val, "test": test, "size": size, "seed": seed}
-        simulate_phantom(out, recipe, kind=phantom, **counts)
+        given = {key: value for key, value in of_phantom.items() if value is not None}
+        simulate_phantom(out, recipe, kind=phantom, seed=seed, **given)
     elif source is not None:
         cases = _load(source, dataset, labels)
         write(cases, out, recipe, split=_split_of(source, cases, split, dataset))
@@ -195,6 +200,13 @@ def prepare(
     grid = _planned(chosen, grid) if plan else grid
     options = PrepareOptions(**grid, target=target or None, partial=partial, seed=seed, clip=clip)
     _write(chosen or folder, out, options, pack=pack, workers=workers)
+
+
+def _refuse_useless(where: str, flags: dict[str, Any]) -> None:
+    """Nothing, or one sentence about a flag that has no meaning for scans from there."""
+    for name, value in flags.items():
+        if value is not None:
+            raise MixsegError(f"--{name} says nothing to {where}: leave it out.")
 
 
 def _refuse_unpacked(given: dict[str, Any]) -> None:

@@ -83,7 +83,10 @@ class Evaluation:
         return said
 
     def write(self, out: Path) -> list[Path]:
-        """Write ``metrics.csv`` and a ``summary.json`` for each output and part of the split; the files written."""
+        """Write ``metrics.csv`` and a ``summary.json`` for each output and part of the split; the files written.
+
+        They take the place of those of an earlier evaluation.
+        """
         write_metrics(out / "metrics.csv", self.rows)
         written = [out / "metrics.csv"]
         entries: dict[tuple[str, str, str], list[Entry]] = {}
@@ -94,6 +97,9 @@ class Evaluation:
             told = [*((checkpoint, branch) if outputs > 1 else ()), *((part,) if parts > 1 else ())]
             written.append(out / f"{'_'.join(('summary', *filter(None, told)))}.json")
             write_json(written[-1], nnunet_summary(of_these))
+        for old in set(out.glob("summary*.json")) - set(written):
+            if '"metric_per_case"' in old.read_text(encoding="utf-8"):  # of an evaluation whose metrics.csv is gone
+                old.unlink()
         return written
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mixseg.config import make_config
+from mixseg.config import make_config, to_dict
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split
 from mixseg.errors import MixsegError, known
@@ -21,18 +21,22 @@ from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan,
 from mixseg.experiments.planning import Request, asked_of, make_plan, rows_of
 from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans, layout_of, made_in
 from mixseg.experiments.runner import Board, see_through
-from mixseg.experiments.states import state_of
+from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
 from mixseg.labels import LabelFlags
 from mixseg.methods import METHODS, terms_of
 from mixseg.pipeline import find_split, prepare_beside
 from mixseg.presets import PRESETS
 from mixseg.refusals import refuse_early
-from mixseg.training_data import prepare_options
+from mixseg.training_data import Data, prepare_options
 from mixseg.training_plan import PLANNED, extent_of, plan_for
+from mixseg.typed_json import holds
 from mixseg.types import Device
 
 Show = Callable[[Board], None]
+
+SETTLED = {"split", "proposals_from", "batch"}
+"""Config keys that a run writes down as it found them: where files lie from there, what there were scans for."""
 
 FLAGS = {"dataset": "--dataset", "method": "--methods", "preset": "--preset", "seed": "--seeds", "set": "--sets"}
 """Config keys that an experiment has a flag for."""
@@ -149,16 +153,19 @@ def _refuse_other_scans(plan: Plan, out: Path) -> None:
 
 
 def _prepare(experiment: Experiment, plan: Plan, out: Path, scans: Scans, split: Split) -> Plan:
-    """Make the arrays that the runs share, once, before several processes want them; count labels where asked."""
-    wanted = plan.runs if experiment.counts_labels else _unfinished(plan, out)
+    """Make the arrays that the runs share, once, before several processes want them; count labels where asked.
+
+    Of the runs that are there already, none may have been trained on other arrays or with other settings.
+    """
     grids: dict[str, Prepared] = {}
     made: dict[str, Prepared] = {}
-    for run in wanted:
+    for run in plan.runs:
         config = make_config(**run.settings)
         key = str(prepare_options(config))
         if key not in grids:
             grids[key] = prepare_beside(run_path(out / plan.experiment, run.name), scans.folder, scans.cases, config)
         made[run.name] = grids[key]
+        _refuse_another(RunFolder(run_path(out / plan.experiment, run.name)), run, made[run.name], split)
     if not experiment.counts_labels:
         return plan
     settings = {run.name: run.settings for run in plan.runs}
@@ -167,6 +174,20 @@ def _prepare(experiment: Experiment, plan: Plan, out: Path, scans: Scans, split:
     return replace(plan, cells=tuple(cells))
 
 
-def _unfinished(plan: Plan, out: Path) -> Sequence[PlannedRun]:
-    folder = out / plan.experiment
-    return [run for run in plan.runs if state_of(run_path(folder, run.name), test=plan.test).phase != "finished"]
+def _refuse_another(there: RunFolder, run: PlannedRun, made: Prepared, split: Split) -> None:
+    """Nothing, or one sentence if a run of this name was trained otherwise, which its finished scores would hide."""
+    if not there.begun:
+        return
+    asked = {key: value for key, value in run.settings.items() if key not in SETTLED}
+    config, stored = make_config(**run.settings), to_dict(there.config)
+    changed = next((key for key in asked if not holds(stored[key], asked[key])), None)
+    if changed:
+        raise MixsegError(
+            f"{there.path} holds a run with {changed}={stored[changed]!r}, not {asked[changed]!r}: choose another "
+            "--out."
+        )
+    data: dict[str, Any] = {"data": made.content}
+    if not run.needs:  # who is seen by a run that is fed proposals depends on these
+        seen = Data.of(made, split, config)
+        data |= {"classes": list(seen.classes), "protocol": dict(seen.protocol)}
+    there.refuse_other_data({**there.facts, **data})

@@ -86,6 +86,7 @@ class Plan:
         runs: In an order in which each comes after what it needs.
         settings: Config keys that the user gave for all runs, but the split.
         labels: What the user said about the ids of label maps: fields of LabelFlags.
+        as_printed: Whether the paper's figures on this dataset are about the same structure and kind of label.
     """
 
     experiment: str
@@ -106,6 +107,7 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
+    as_printed: bool = True
 
 
 def write_plan(out: Path, plan: Plan) -> Path:

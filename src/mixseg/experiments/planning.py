@@ -28,6 +28,10 @@ NOT_NAMED = {"method", "preset", "dataset", "split", "set", "seed", "proposals_f
 """Keys that a run's name says otherwise, or that all runs of an ``--out`` have in common."""
 
 
+ABOUT = ("target", "partial", "ratio", "dims")
+"""Keys that say what is learnt from what: with others, the paper's figures are about something else."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What the user asks for.
@@ -97,8 +101,15 @@ def make_plan(
         cells=tuple(cells),
         runs=tuple(in_order(list(made.values()))),
         settings={key: value for key, value in request.settings.items() if key != "split"},
+        as_printed=_as_printed(request, scans),
         labels={key: value for key, value in asdict(flags or LabelFlags()).items() if value not in (None, False)},
     )
+
+
+def _as_printed(request: Request, scans: Scans) -> bool:
+    """Whether the runs learn what those of the paper did."""
+    usual = {"ratio": Config.ratio, **scans.settings}
+    return all(request.settings.get(key, usual[key]) == usual[key] for key in ABOUT if key in usual)
 
 
 def rows_of(experiment: Experiment, request: Request) -> list[Row]:
@@ -172,13 +183,15 @@ def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed:
     where = setting(recipe.method, n)
     preset = [] if config.preset == "paper" else [config.preset]
     words = [*preset, method, where, *differences(config, usual), f"seed-{seed}"]
-    name = "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", word).strip("-") for word in words)
+    name = "_".join(re.sub(r"(?:[^\w.+-]|_)+", "-", word).strip("-") for word in words)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 9]}_{digest(name)[:8]}"
 
 
 def differences(config: Config, usual: Config) -> list[str]:
     """``distill-10`` for each setting that is not the usual one; a weight that equals the method's own is usual."""
     told = changed(to_dict(config), to_dict(usual))
+    if config.validate_every != usual.validate_every:  # the same training, but another choice of its best checkpoint
+        told["validate_every"] = config.validate_every
     return [f"{key.removeprefix('weights.')}-{_text(value)}" for key, value in told.items()]
 
 
@@ -209,4 +222,7 @@ def _text(value: object) -> str:
         return "x".join(map(_text, value))
     if isinstance(value, str):
         return value
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else json.dumps(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return json.dumps(value)
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)  # another number is another run

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mixseg.experiments.plan import Plan
 from mixseg.experiments.results import Filled, Results, Spread
-from mixseg.experiments.tables_paper import paper_value
+from mixseg.experiments.tables_paper import beside
 from mixseg.report.wording import part_name
 from mixseg.scores import short_name
 
@@ -145,7 +145,7 @@ def _seeds(filled: Filled) -> str:
 
 
 def _theirs(results: Results, filled: Filled, output: str, metric: str) -> float | None:
-    return paper_value(results.plan.dataset, results.plan.experiment, filled.cell, output, metric)
+    return beside(results.plan, filled.cell, output, metric)
 
 
 def _reading(results: Results, *, held: bool) -> str:

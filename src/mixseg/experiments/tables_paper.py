@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from mixseg.experiments.plan import Cell
+from mixseg.experiments.plan import Cell, Plan
 
 METRICS = {"dsc": "dsc", "hd95_vox": "hd95"}
 """Our names of scores -> the paper's: DSC in percent, HD95 in voxels."""
@@ -19,6 +19,11 @@ def paper_values() -> Mapping[str, Any]:
     """The numbers of the paper's tables, by ``<dataset>-<experiment>``."""
     content: Mapping[str, Any] = json.loads(files("mixseg").joinpath("paper_values.json").read_text(encoding="utf-8"))
     return content
+
+
+def beside(plan: Plan, cell: Cell, output: str, metric: str) -> float | None:
+    """What the paper has for a cell of ``plan``; None where it has nothing, or something about another task."""
+    return paper_value(plan.dataset, plan.experiment, cell, output, metric) if plan.as_printed else None
 
 
 def paper_value(dataset: str, experiment: str, cell: Cell, output: str, metric: str) -> float | None:

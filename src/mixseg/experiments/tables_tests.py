@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mixseg.experiments.plan import Plan
 from mixseg.experiments.results import Filled, Results
 from mixseg.experiments.tables import MEASURES, Group, Table, heading, row_name
-from mixseg.experiments.tables_paper import paper_value
+from mixseg.experiments.tables_paper import beside
 from mixseg.scores import Comparison, difference_text, p_text, short_name, wilcoxon
 
 READING = (
@@ -41,10 +41,9 @@ def paired_tests(results: Results) -> Table | None:
 def reference(results: Results, filled: Sequence[Filled]) -> Filled:
     """What the others are held against, chosen without a look at our scores: kl-ent, the paper's best, or the first."""
     named = [each for each in filled if each.cell.row == "kl-ent"]
-    plan = results.plan
 
     def theirs(each: Filled) -> float:
-        value = paper_value(plan.dataset, plan.experiment, each.cell, each.answer, "dsc")
+        value = beside(results.plan, each.cell, each.answer, "dsc")
         return -math.inf if value is None else value
 
     return named[0] if named else max(filled, key=theirs)

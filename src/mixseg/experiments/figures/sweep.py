@@ -8,7 +8,7 @@ from dataclasses import replace
 from mixseg.experiments.figures.drawn import Drawn, scored_on, seeds_of
 from mixseg.experiments.results import Filled, Results
 from mixseg.experiments.tables import heading
-from mixseg.experiments.tables_paper import paper_value
+from mixseg.experiments.tables_paper import beside
 from mixseg.report.figures.against import Measure, Series, against
 
 MEASURES = {"DSC (%)": ("dsc", 100.0), "HD95 (voxels)": ("hd95_vox", 1.0)}
@@ -42,8 +42,7 @@ def _series(results: Results, points: Sequence[Filled], metric: str, factor: flo
     for (column, name), cells in curves.items():
         said = ", ".join(word for word in (name, heading(results.plan.columns, column) if several else "") if word)
         series.append(_ours(results, said, cells, metric, factor))
-        plan = results.plan
-        theirs = [(each, paper_value(plan.dataset, plan.experiment, each.cell, each.answer, metric)) for each in cells]
+        theirs = [(each, beside(results.plan, each.cell, each.answer, metric)) for each in cells]
         known = [(each.cell.x or 0.0, value) for each, value in theirs if value is not None]
         if known:
             series.append(Series(f"paper{', ' + said if said else ''}", *map(list, zip(*known, strict=True))))

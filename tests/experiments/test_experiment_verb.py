@@ -223,6 +223,7 @@ def test_a_finished_run_of_the_same_name_on_another_split_is_refused(scans, tmp_
 
 def test_a_finished_run_of_the_same_name_with_another_setting_is_refused(scans, tmp_path, capsys):
     assert again(scans, tmp_path) == 0
+    assert again(scans, tmp_path, "--set", "compile=false") == 0, "which changes no figure"
     (stored,) = (tmp_path / "out" / "runs").glob("*/config.json")
     stored.write_text(stored.read_text().replace('"width": 2', '"width": 3'))
     assert again(scans, tmp_path) == 2

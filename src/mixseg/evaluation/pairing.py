@@ -74,7 +74,7 @@ class Matched(NamedTuple):
 def of_cases(cases: Sequence[Case]) -> References:
     """The hidden or full mask of each case that has one; predictions hold class indices, or the masks' own ids.
 
-    The latter only where the two do not contradict each other: see ``own_ids``.
+    The latter only where the two do not contradict each other: see ``refuse_two_meanings``.
     """
     found = [
         Reference(case.id, mask, case.classes, case.annotated, case.split)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mixseg.config import make_config, to_dict
+from mixseg.config import WITHOUT_EFFECT, make_config, to_dict
 from mixseg.data.prepared import Prepared
 from mixseg.data.split import Split
 from mixseg.errors import MixsegError, known
@@ -178,7 +178,7 @@ def _refuse_another(there: RunFolder, run: PlannedRun, made: Prepared, split: Sp
     """Nothing, or one sentence if a run of this name was trained otherwise, which its finished scores would hide."""
     if not there.begun:
         return
-    asked = {key: value for key, value in run.settings.items() if key not in SETTLED}
+    asked = {key: value for key, value in run.settings.items() if key not in SETTLED | WITHOUT_EFFECT}
     config, stored = make_config(**run.settings), to_dict(there.config)
     changed = next((key for key in asked if not holds(stored[key], asked[key])), None)
     if changed:

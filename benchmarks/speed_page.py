@@ -45,7 +45,7 @@ python benchmarks/speed_page.py add speed.json
 ```
 """
 SOFTWARE = ("python", "torch", "cudnn")
-SAME = ("device", "threads", "preset", "dims", "network", "width", "precision", "compile")
+SAME = ("device", "threads", "preset", "dims", "network", "width", "precision")  # compiled or not is mixseg's own choice
 COLUMNS = (
     "| method | images a step | version | ms a step | (a) takes | of arithmetic | of attainable | start s | peak GiB |"
 )

@@ -45,7 +45,8 @@ python benchmarks/speed_page.py add speed.json
 ```
 """
 SOFTWARE = ("python", "torch", "cudnn")
-SAME = ("device", "threads", "preset", "dims", "network", "width", "precision")  # compiled or not is mixseg's own choice
+SAME = ("device", "threads", "preset", "dims", "network", "width", "precision")
+"""Whether mixseg compiles is its own choice, and no part of this."""
 COLUMNS = (
     "| method | images a step | version | ms a step | (a) takes | of arithmetic | of attainable | start s | peak GiB |"
 )

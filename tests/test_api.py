@@ -15,7 +15,7 @@ from torch._functorch import config as functorch
 
 import mixseg
 from conftest import ROOT
-from mixseg.data.native import to_8_bits
+from mixseg.data.grey import to_8_bits
 from mixseg.errors import MixsegError
 from mixseg.hardware import COMPILED_RUNS, FUNCTORCH, tell_tracer, torch_as_it_was
 from mixseg.types import IGNORE
@@ -188,6 +188,13 @@ def test_labels_of_any_dtype_are_class_indices(dtype):
     assert np.array_equal(made.native.full, mask)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_a_tensor_of_any_precision_is_an_image_even_if_it_has_gradients(dtype):
+    given = torch.linspace(0, 1, 16).reshape(4, 4).to(dtype)
+    made = [mixseg.scan("s", image).native.image for image in (given.requires_grad_(), given.detach().float().numpy())]
+    assert np.array_equal(*made)
+
+
 def test_images_become_8_bits_as_prepare_makes_them():
     image, _ = blob(0)
     made = mixseg.scan("s", image)
@@ -213,7 +220,11 @@ def test_minus_one_is_unlabelled(dtype):
         ({"image": np.zeros((4, 4)), "full": np.full((4, 4), np.nan)}, "s: full labels hold values"),
         ({"image": np.zeros((4, 4)), "full": np.eye(4) - 1}, "s: full .* 75.00% of these are 255 or -1.* partial="),
         ({"image": np.zeros((4, 4)), "full": np.eye(4) * 255}, "s: full .* 25.00% of these are 255 or -1.* partial="),
-        ({"image": np.full((4, 4), np.inf)}, "s: the image holds nan or inf"),
+        ({"image": np.full((4, 4), np.inf)}, "s: the image holds nan, inf or what float32 cannot hold"),
+        ({"image": np.eye(4) * 1e300}, "s: the image holds nan, inf or what float32 cannot hold"),
+        ({"image": np.ma.masked_equal(np.eye(4), 0)}, "s: the image: a masked array would lose its mask"),
+        ({"image": np.eye(4), "partial": np.ma.masked_equal(np.eye(4), 0)}, "s: partial labels: a masked array"),
+        ({"image": np.zeros((4, 4)), "spacing": (1, 1, 1e300)}, "s: spacing .* between 0 and 10000"),
         ({"image": [[1, 2], [3]]}, "s: the image: rows of different lengths make no array"),
         ({"image": np.zeros((4, 4)), "full": [[1, 2], [3]]}, "s: full labels: rows of diff"),
         ({"image": np.zeros((4, 4)), "spacing": [1, [1, 1], 1]}, "s: spacing: rows of diff"),
@@ -259,12 +270,20 @@ def test_a_spacing_may_be_an_array():
         ({"classes": ("background", "blob", "blob")}, "Two classes are called blob: rename one"),
         ({"split": "splits.json"}, "by the caller, as scans, val and test: leave the key split out"),
         ({"fold": 0}, "leave the key fold out"),
+        ({"out": None}, "out is the path of a run's folder, not .*NoneType"),
     ],
 )
 def test_what_cannot_be_trained_with_is_told_in_a_sentence(tmp_path, slip, sentence):
     with pytest.raises(MixsegError, match=sentence):
         mixseg.train(**{"scans": scans(), "classes": CLASSES, "out": tmp_path / "run", **TINY, **slip})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_is_the_path_of_a_run_and_one_of_its_checkpoints(trained):
+    with pytest.raises(MixsegError, match=r"run is the path of a run's folder, not .*ndarray"):
+        mixseg.load(np.zeros(3))
+    with pytest.raises(MixsegError, match="Unknown checkpoint 'first': choose one of best, last"):
+        mixseg.load(trained.run, checkpoint="first")
 
 
 def test_a_misspelt_device_is_told(trained):

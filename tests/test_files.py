@@ -3,12 +3,14 @@
 import errno
 import fcntl
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from mixseg.errors import MixsegError
-from mixseg.files import check_name, explained, read_json, replacing, write_json, writing_arrays
+from mixseg.files import WRITING, check_name, explained, read_json, replacing, sweep, write_json, writing_arrays
 
 
 def leftovers(folder):
@@ -43,6 +45,19 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
         _ = 1 / 0
     assert path.read_text() == "old"
     assert not leftovers(tmp_path)
+
+
+def test_what_a_killed_process_was_writing_is_swept_and_nothing_else(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    write_json(tmp_path / "mine.json", {})
+    (tmp_path / f"{WRITING}{dead.pid}-x.pt").write_text("half")
+    kept = [f"{WRITING}{os.getpid()}-x.pt", f"{WRITING}other", ".writing-elsewhere-1-x.pt", "mine.json"]
+    for name in kept:
+        (tmp_path / name).touch()
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    sweep(tmp_path / "nowhere")
 
 
 def test_a_written_file_follows_the_umask(tmp_path):

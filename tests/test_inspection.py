@@ -192,6 +192,17 @@ def test_lost_voxel_sizes_mixed_orientations_and_flat_images_are_pointed_out(tmp
     scan(tmp_path, "b", block(), affine=np.diag([-1.0, -1, 1, 1]), voxels=np.zeros(SHAPE, np.int16))
     assert odd(tmp_path, "(RAS: 1, LPS: 1)")
     assert odd(tmp_path, "same value in every voxel")
+    assert not odd(tmp_path, "nearly of one grey")
+
+
+def test_a_scan_whose_range_a_voxel_takes_up_is_pointed_out(tmp_path):
+    dataset_json(tmp_path)
+    voxels = np.random.default_rng(0).integers(0, 100, (40, 40, 8)).astype(np.int16)
+    scan(tmp_path, "a", np.zeros(voxels.shape, np.uint8), affine=np.eye(4), voxels=voxels)
+    assert not odd(tmp_path, "nearly of one grey")
+    voxels[0, 0, 0] = 32000
+    scan(tmp_path, "b", np.zeros(voxels.shape, np.uint8), affine=np.eye(4), voxels=voxels)
+    assert odd(tmp_path, "1 scan (b) is nearly of one grey")
 
 
 def test_an_oblique_scan_has_each_direction_once_in_its_orientation(tmp_path):

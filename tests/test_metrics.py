@@ -217,6 +217,23 @@ def test_two_empty_masks_are_undefined():
     assert all(math.isnan(metric(empty, empty)) for metric in (dice, hd95, assd))
 
 
+@pytest.mark.parametrize("ones", [(1, 1), (2, 1), (255, 1), (1.0, 0.5), (True, 7)])
+def test_whatever_is_not_zero_is_inside_a_mask(ones):
+    cube = np.zeros((6, 6, 6), bool)
+    cube[1:4, 1:4, 1:4] = True
+    pair = cube, np.roll(cube, 1, axis=0)
+    stored = [mask * np.array(one) for mask, one in zip(pair, ones, strict=True)]
+    assert confusion(*stored) == confusion(*pair)
+    assert dice(*stored) == dice(*pair) == pytest.approx(2 / 3)
+    assert (hd95(*stored), assd(*stored)) == (hd95(*pair), assd(*pair))
+
+
+@pytest.mark.parametrize("metric", [dice, hd95, assd])
+def test_masks_of_different_shapes_are_not_compared(metric):
+    with pytest.raises(ValueError, match=r"shape \(4, 4, 4\), the truth \(1, 4, 4\)"):
+        metric(np.ones((4, 4, 4), bool), np.ones((1, 4, 4), bool))
+
+
 def test_counts_add_up():
     rng = np.random.default_rng(0)
     prediction, truth = rng.random((2, 6, 6, 6)) < 0.3

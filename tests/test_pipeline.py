@@ -53,6 +53,21 @@ def test_a_fold_is_looked_for_in_nnunets_file_and_one_split_in_the_other(made, t
     assert [find_split(tmp_path, cases, make_config(fold=number)) for number in (0, 1)] == folds
 
 
+def test_a_run_with_a_split_goes_on_and_proposes_from_another_folder(copied, tmp_path, monkeypatch):
+    scans, run = copied / "scans", copied / "named"
+    settings = {**SMALL, "method": "kl", "split": "scans/splits.json"}
+    monkeypatch.chdir(copied)
+    train_folder(scans, run, settings=settings, hardware=CPU)
+    monkeypatch.chdir(tmp_path)
+    longer = {**settings, "split": "copied/scans/splits.json", "steps": 6}
+    assert train_folder(scans, run, settings=longer, hardware=CPU).config.steps == 6
+    took = {"method": "proposals", "proposals_from": str(run)}
+    assert train_folder(scans, copied / "taught", settings=took, hardware=CPU).finished
+    (copied / "other.json").write_text('{"train": ["patient001", "patient002"], "val": ["patient003"]}')
+    with pytest.raises(MixsegError, match=r"on other data .*, or on another split of them"):
+        train_folder(scans, run, settings={**longer, "split": "copied/other.json"}, hardware=CPU)
+
+
 def test_folds_leave_out_the_test_patients_of_the_split_beside_the_scans(copied, capsys):
     scans, page = copied / "scans", str(copied / "page.html")
     assert (

@@ -234,6 +234,15 @@ def predict(folder, out, **options):
     return {path.name.removesuffix(".nii.gz"): io.read(path).array for path in written}
 
 
+def test_an_image_whose_range_a_voxel_takes_up_is_told_before_its_label_map(volumes, tmp_path, capsys):
+    voxels = np.random.default_rng(0).normal(100, 20, (24, 24, 16)).astype(np.float32)
+    voxels[0, 0, 0] = 30000
+    io.write(tmp_path / "images" / "c.nii.gz", voxels)
+    for images, told in ((volumes / "images", False), (tmp_path / "images", True)):
+        predict_folder(volumes / "run", images, tmp_path / f"out-{told}", device="cpu")
+        assert ("1 scan (c) is nearly of one grey" in capsys.readouterr().err) == told
+
+
 def test_label_maps_of_volumes_are_the_class_with_the_highest_probability(volumes, tmp_path):
     alone = predict(volumes, tmp_path / "alone")
     more = predict(volumes, tmp_path / "more", probabilities=True, entropy=True)
@@ -437,7 +446,7 @@ def test_a_prediction_that_was_stopped_can_be_begun_again(slices, tmp_path, monk
         write(path, *arguments, **options)
 
     monkeypatch.setattr(io, "write", stopped)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="the same command begins again with the first image"):
         predict(slices, tmp_path)
     monkeypatch.undo()
     assert (tmp_path / "a.nii.gz").exists()

@@ -48,7 +48,7 @@ def unread(tmp_path, monkeypatch):
         ({"network": "vnet", "geometry": "authors"}, "V-Net has one geometry"),
         ({"method": "glmi", "depth": 1}, "glmi reads features at half resolution"),
         ({"dropout": 1}, r"A dropout lies in \[0, 1\)"),
-        ({"width": 10**9, "depth": 40}, "No network fits width, depth and grid"),
+        ({"width": 10**9, "depth": 40}, "No network fits width, depth, grid and batch"),
         ({"dims": 2, "size": [250, 250]}, r"pad \(250, 250\) to \(256, 256\)"),
         ({"dims": 3, "patch": [30, 32, 32], "preset": "quick"}, r"pad \(30, 32, 32\)"),
         (
@@ -65,6 +65,11 @@ def unread(tmp_path, monkeypatch):
         ({"method": "kl", "proposals_from": "run"}, "kl takes no proposals"),
         ({"method": "proposals", "proposals_from": "nowhere"}, "nowhere is no run folder"),
         ({"split": "nowhere.json"}, "nowhere.json does not exist"),
+        (
+            {"preset": "quick", "dims": 3, "patch": [16, 16, 16], "batch": {"full": 1}},
+            "batch .*more than 1 value per",
+        ),
+        ({"preset": "quick", "dims": 2, "size": [8, 8], "batch": {"partial": 1}}, "batch .*more than 1 value per"),
     ],
 )
 def test_settings_that_suit_no_scans_are_refused_before_they_are_read(unread, tmp_path, settings, sentence):

@@ -172,7 +172,9 @@ def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_pa
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({}, "of 20x30 pixels for example, are stretched to 64x64 (preset quick)"),
+        ({}, "of 20x30 pixels for example, are stretched to 64x64 (preset quick), and distances are scored there.\n"),
+        ({"size": [40, 40]}, "are stretched to 40x40 (as asked for), and distances are scored there.\n"),
+        ({"size": [40, 16]}, "40x16 (as asked for), and distances are scored there: a larger --size, or --spacing, k"),
         ({"size": [20, 30]}, ""),
         ({"spacing": [1.0, 1.0]}, ""),
         ({"dims": 3}, ""),

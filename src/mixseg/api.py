@@ -10,15 +10,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from mixseg.data.build import build, digest, existing, key_of
 from mixseg.data.extent import Extent, times
-from mixseg.data.native import Header, Native, to_8_bits
+from mixseg.data.grey import to_8_bits
+from mixseg.data.native import Header, Native
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared, PreparedCase
 from mixseg.data.scan import Scan
@@ -158,7 +161,7 @@ def train(
     for key in ("split", "fold"):
         if key in settings:
             raise MixsegError(f"Arrays are split by the caller, as scans, val and test: leave the key {key} out.")
-    out, hardware = Path(out), Hardware(device)
+    out, hardware = _path(out, "out"), Hardware(device)
     everyone = [*scans, *val, *test]
     for each in everyone:
         _check_classes(each, classes)
@@ -166,7 +169,7 @@ def train(
     if config.clip is not None:
         raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
     prepared = _prepare(everyone, classes, out.parent / ".prepared", prepare_options(config))
-    for sentence in prepared.losses():
+    for sentence in prepared.remarks():
         print(sentence, flush=True)
     split = Split(*(tuple(each.name for each in part) for part in (scans, val, test)))
     proposals = propose(config, prepared, split, out, hardware=hardware)
@@ -183,7 +186,7 @@ def load(
     device: Device = "auto",
 ) -> Model:
     """The model of a run folder, from Python or from the command line; arguments as for ``Model``."""
-    return Model(Path(run), checkpoint=checkpoint, branch=branch, device=device)
+    return Model(_path(run, "run"), checkpoint=checkpoint, branch=branch, device=device)
 
 
 def predict(
@@ -295,7 +298,18 @@ def _native(given: ArrayScan) -> Native:
     return given.native
 
 
+def _path(given: str | PathLike[str], what: str) -> Path:
+    if not isinstance(given, str | PathLike):
+        raise MixsegError(f"{what} is the path of a run's folder, not {type(given)}.")
+    return Path(given)
+
+
 def _array(given: ArrayLike, what: str) -> NDArray[Any]:
+    if isinstance(given, torch.Tensor):
+        given = given.detach().cpu()
+        given = given.float() if given.dtype == torch.bfloat16 else given  # which numpy does not have
+    if isinstance(given, np.ma.MaskedArray):
+        raise MixsegError(f"{what}: a masked array would lose its mask here, fill it first, with .filled(...).")
     try:
         return np.asarray(given)
     except ValueError as error:  # of lists alone
@@ -314,16 +328,23 @@ def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
             f"{name}: an image is an array of numbers (I, J), (I, J, K) or (channels, I, J, K), "
             f"not {array.dtype} of {array.shape}."
         )
-    if not np.isfinite(array).all():
-        raise MixsegError(f"{name}: the image holds nan or inf: replace them first, with np.nan_to_num for example.")
+    with np.errstate(over="ignore"):
+        finite = array.dtype.kind != "f" or np.isfinite(array.astype(np.float32)).all()
+    if not finite:
+        raise MixsegError(
+            f"{name}: the image holds nan, inf or what float32 cannot hold: replace them first, with np.clip or "
+            "np.nan_to_num for example."
+        )
     return list(array)
 
 
 def _spacing(given: Sequence[float], name: str) -> tuple[float, float, float]:
     """The voxel size in mm along I, J, K, from any three numbers above 0."""
     sizes = _array(given, f"{name}: spacing")
-    if sizes.shape != (3,) or sizes.dtype.kind not in "iuf" or not (np.isfinite(sizes) & (sizes > 0)).all():
-        raise MixsegError(f"{name}: spacing is the voxel size along I, J, K, three numbers of mm above 0, not {given}.")
+    if sizes.shape != (3,) or sizes.dtype.kind not in "iuf" or not ((sizes > 0) & (sizes < 1e4)).all():
+        raise MixsegError(
+            f"{name}: spacing is the voxel size along I, J, K, three numbers of mm between 0 and 10000, not {given}."
+        )
     i, j, k = sizes.tolist()
     return float(i), float(j), float(k)
 

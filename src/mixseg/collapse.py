@@ -28,11 +28,13 @@ class Guard:
         classes: Names by class index.
         expected: Share of the voxels of each class in the full masks that the run sees.
         weights: Of the terms that the run's method has: what is advised is what they allow.
+        joint: Whether all kinds of scan pass the network in one batch.
     """
 
     classes: Sequence[str]
     expected: Sequence[float]
     weights: Mapping[str, float]
+    joint: bool = False
     collapsed: bool = False
 
     def judge(
@@ -74,11 +76,10 @@ class Guard:
                 how, remedy = "next to nothing", _either("train longer", self._raise("weak"), self._lower())
             else:
                 continue
-            # The methods that learn from partial labels are those that can pass their rows jointly.
-            joint = "; with passes=joint, use separate ones" if "weak" in self.weights else ""
+            apart = ", and set passes=separate" if self.joint else ""
             return (
                 f"the model marks {how} as {name} ({share:.1%} of the voxels; the full masks have {expected:.1%}). "
-                f"{remedy}{joint}."
+                f"{remedy}{apart}."
             )
         return ""
 

@@ -39,7 +39,7 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
         return f"did you mean {near[0]!r}?"
     if len(choices) > MANY:
         return f"choose one of {listed(choices, most=5)} ({len(choices)} in all)."
-    return f"choose one of {', '.join(choices)}."
+    return f"choose one of {', '.join(repr(choice) if ',' in choice else choice for choice in choices)}."
 
 
 def lacks_memory(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import tempfile
 import zipfile
 from collections import deque
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+WRITING = f".writing-{socket.gethostname()}-"
+"""How names begin of what a process of this machine is writing; its number follows."""
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path`` (same suffixes); on success it takes its place.
@@ -35,7 +40,8 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".writing-", suffix="".join(path.suffixes[-2:]), dir=path.parent)
+            prefix, suffix = f"{WRITING}{os.getpid()}-", "".join(path.suffixes[-2:])
+            handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=path.parent)
             os.close(handle)
             temporary = Path(name)
             yield temporary
@@ -49,6 +55,26 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the files that a process of this machine was writing in ``folder`` when it was killed."""
+    for leftover in folder.glob(f"{WRITING}*") if folder.is_dir() else ():
+        if not alive(leftover.name.removeprefix(WRITING).partition("-")[0]):
+            leftover.unlink(missing_ok=True)
+
+
+def alive(pid: str) -> bool:
+    """Whether a process of this number may be running here; so may what is no number."""
+    if os.name != "posix" or not pid.isdigit():  # elsewhere signal 0 is not a question
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 @contextmanager

@@ -17,12 +17,12 @@ import torch
 from mixseg import __version__
 from mixseg.config import WITHOUT_EFFECT, Config, from_dict, to_dict
 from mixseg.errors import MixsegError
-from mixseg.files import explained, read_json, write_json
+from mixseg.files import explained, read_json, sweep, write_json
 from mixseg.locks import take
 
 LOCK = ".lock"
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
-MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride"}
+MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride", "split"}  # whom a split names is compared with the data
 """Keys that an unfinished or finished run may be continued with. What a step does depends on ``steps`` alone of these,
 through the progress of training: a schedule goes on where the step stands in the longer training."""
 LOGS = (".log", ".out", ".err")
@@ -84,6 +84,7 @@ class RunFolder:
 
     def begin(self, config: Config, facts: dict[str, Any]) -> None:
         """Take the folder for ``config``, or continue the run that it holds: see ``refuse_another``."""
+        sweep(self.path)
         (self.path / "finished.json").unlink(missing_ok=True)
         write_json(self.path / "config.json", to_dict(config))
         write_json(self.path / "environment.json", facts)

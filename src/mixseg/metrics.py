@@ -47,6 +47,7 @@ class ClassScores(NamedTuple):
 
 def confusion(prediction: Mask, truth: Mask) -> Counts:
     """True and false positives and negatives, in voxels."""
+    prediction, truth = _masks(prediction, truth)
     predicted, true = int(np.count_nonzero(prediction)), int(np.count_nonzero(truth))
     both = int(np.count_nonzero(prediction & truth))
     return Counts(both, predicted - both, true - both, prediction.size - predicted - true + both)
@@ -62,7 +63,7 @@ def hd95(prediction: Mask, truth: Mask, spacing: Sequence[float] | None = None) 
 
     One mask empty: the diagonal of the volume. Both empty: ``nan``.
     """
-    return _distances(prediction, truth, (spacing,))[0][0]
+    return _distances(*_masks(prediction, truth), (spacing,))[0][0]
 
 
 def assd(prediction: Mask, truth: Mask, spacing: Sequence[float] | None = None) -> float:
@@ -70,7 +71,7 @@ def assd(prediction: Mask, truth: Mask, spacing: Sequence[float] | None = None) 
 
     One mask empty: the diagonal of the volume. Both empty: ``nan``.
     """
-    return _distances(prediction, truth, (spacing,))[0][1]
+    return _distances(*_masks(prediction, truth), (spacing,))[0][1]
 
 
 def case_metrics(
@@ -88,8 +89,7 @@ def case_metrics(
         classes: Names by class index, the background first.
         spacing_mm: Voxel size along each axis; ``None`` where it is unknown, and distances in mm are ``nan`` then.
     """
-    if prediction.shape != truth.shape:
-        raise ValueError(f"the prediction has shape {prediction.shape}, the truth {truth.shape}")
+    _refuse_shapes(prediction, truth)
     unknown = truth == IGNORE
     ignored = int(np.count_nonzero(unknown))
     rows = []
@@ -109,6 +109,17 @@ def _scores(prediction: Mask, truth: Mask, counts: Counts, spacing_mm: Sequence[
         return Scores(_dice(counts), hd95_vox, math.nan, assd_vox, math.nan)
     (hd95_vox, assd_vox), (hd95_mm, assd_mm) = _distances(prediction, truth, (None, spacing_mm))
     return Scores(_dice(counts), hd95_vox, hd95_mm, assd_vox, assd_mm)
+
+
+def _masks(prediction: NDArray[np.generic], truth: NDArray[np.generic]) -> tuple[Mask, Mask]:
+    """Both as masks: whatever is not 0 is inside, be it stored as 1, 2 or 255."""
+    _refuse_shapes(prediction, truth)
+    return prediction.astype(bool, copy=False), truth.astype(bool, copy=False)
+
+
+def _refuse_shapes(prediction: NDArray[np.generic], truth: NDArray[np.generic]) -> None:
+    if prediction.shape != truth.shape:
+        raise ValueError(f"the prediction has shape {prediction.shape}, the truth {truth.shape}")
 
 
 def _dice(counts: Counts) -> float:

@@ -81,6 +81,8 @@ def train_folder(
     RunFolder(out).refuse_foreign()
     dataset = dataset or recognise(folder)
     settings = {"dataset": dataset, **(settings or {})}
+    if isinstance(settings.get("split"), str) and settings["split"]:  # so that the run is continued from any folder
+        settings["split"] = str(Path(settings["split"]).absolute())
     refuse_early(settings, out, hardware)
     flags.check(str(folder))
     with said_once(hardware):
@@ -92,7 +94,7 @@ def train_folder(
         if config.set is not None and not METHODS[config.method].ignores_set:
             set_n(split, config.set, config.ratio)  # too few scans for it are told before they are prepared, too
         prepared = prepare_beside(out, folder, cases, config)
-        for sentence in prepared.losses():
+        for sentence in prepared.remarks():
             print(sentence)
         proposals = propose(config, prepared, split, out, hardware=hardware)
         data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan, folder=folder.resolve().name)

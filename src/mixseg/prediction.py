@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from mixseg.datasets.layout import entries, keyed
 from mixseg.datasets.nnunet import case_and_channel
 from mixseg.errors import MixsegError, lacks_memory, listed
 from mixseg.evaluation.pairing import is_beside
-from mixseg.files import check_name, explained, write_json
+from mixseg.files import check_name, explained, sweep, write_json
 from mixseg.folder import RunFolder
 from mixseg.predictor import Predictor, Tell
 from mixseg.progress import Progress
@@ -79,11 +80,12 @@ def predict_folder(
     print("\n".join([who, *_unfinished(folder), *_left_over(cases, out, endings)]), flush=True)
     written: list[Path] = []
     bad, said = [], ""
-    with Progress("predicting", total=len(cases)) as bar:
+    sweep(out)
+    with _begins_anew(), Progress("predicting", total=len(cases)) as bar:
         for case in cases:
             try:
                 scan, place = scan_of(case, options, channels=facts["channels"])
-                for sentence in place.cropped():
+                for sentence in place.remarks():
                     bar.say(sentence)
                 plan = predictor.memory_plan(scan, outputs=1, probabilities=probabilities or entropy)
                 if plan != said:
@@ -103,6 +105,15 @@ def predict_folder(
         done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
         raise MixsegError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
     return written
+
+
+@contextmanager
+def _begins_anew() -> Iterator[None]:
+    """Inside, an interrupt says that nothing is continued: label maps that are there may be another run's."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise type(error)("stopped; the same command begins again with the first image") from None
 
 
 def _answered(

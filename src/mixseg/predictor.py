@@ -74,6 +74,8 @@ class Predictor:
         """
         if branch:
             known("branch", branch, get_args(Branch))
+        if checkpoint:
+            known("checkpoint", checkpoint, ("best", "last"))
         facts = run.facts
         precision = settle_precision(run.config.precision, device, dims=run.config.dims)
         fabric = make_fabric(Hardware(device), precision)

@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 
-from mixseg.config import make_config, refuse_unused
+from mixseg.config import Config, make_config, refuse_unused
 from mixseg.data.batches import check_share
 from mixseg.errors import MixsegError
 from mixseg.files import read_json
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware, accelerator_of
+from mixseg.methods import METHODS, Method
 from mixseg.model import build
+from mixseg.networks import Network
 from mixseg.proposals import FILE, find_source, refuse_unfinished
 from mixseg.tracking import refuse_absent
 from mixseg.training_data import prepare_options
@@ -64,5 +66,15 @@ def _refuse(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
             method = build(config, channels=1, classes=2).eval()
             if not planned or ("size" if config.dims == 2 else "patch") in settings:
                 method.predict(torch.empty(1, 1, *config.grid))
+                if not planned or "batch" in settings:
+                    _train_once(method, config)
     except (ValueError, RuntimeError) as error:
-        raise MixsegError(f"No network fits width, depth and grid ({error}): choose others.") from error
+        raise MixsegError(f"No network fits width, depth, grid and batch ({error}): choose others.") from error
+
+
+def _train_once(method: Method, config: Config) -> None:
+    """What a step asks of the networks: a batch normalisation of one voxel, say, has nothing to normalise by."""
+    alone = METHODS[config.method].sees in ("full", "all-full")
+    rows = [count for kind, count in config.batch.counts.items() if count and (kind == "full" or not alone)]
+    for network in (module for module in method.train().modules() if isinstance(module, Network)):
+        network(torch.empty(min(rows), 1, *config.grid))

@@ -287,7 +287,7 @@ def _gather(path: Path, options: argparse.Namespace, out: Path, hardware: Hardwa
     prepared = _arrays(options.data, options.out, prepare_options(config))
     # What the images were packed with holds for those that the run will predict, too.
     config = replace(config, clip=tuples(prepared.index["options"]["clip"]))
-    for sentence in prepared.losses():
+    for sentence in prepared.remarks():
         print(sentence, flush=True)
     split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
     print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)

@@ -86,7 +86,7 @@ def bare_scan(header: Header, native: Native, options: PrepareOptions) -> tuple[
     place = lay_out([header], options)[0]
     image = to_grid(replace(native, full=None, drawn=None), place, header.classes, options).image
     mean, std = moments(image, place)
-    return Scan(header.id, image, mean=mean, std=std), place
+    return Scan(header.id, image, mean=mean, std=std), replace(place, mean=mean, std=std)
 
 
 def scan_of(seen: SeenCase) -> Scan:

@@ -47,7 +47,7 @@ def planned(
     if settings.get("preset", PLANNED) != PLANNED:
         config = make_config(**{"dims": choose_dims(scans)[0], **settings})
         refuse_unused(given, config.dims)
-        if told := stretched(scans, config):
+        if told := stretched(scans, config, asked="size" in settings):
             print(told, flush=True)
         return config, []
     plan = plan_for(scans, settings, hardware)
@@ -58,15 +58,18 @@ def planned(
     return make_config(**{**plan.settings, **settings}), list(plan.reasons)
 
 
-def stretched(scans: Sequence[Extent], config: Config) -> str:
-    """A sentence about slices that are brought to the size of the preset whatever they show, or ""."""
+def stretched(scans: Sequence[Extent], config: Config, *, asked: bool = False) -> str:
+    """A sentence about slices that are brought to one size whatever they show, be it ``asked`` for or not, or ""."""
     found = {scan.shape[:2] for scan in scans} - {config.size}
     if config.dims == 3 or config.spacing or config.long_side or not found:
         return ""
     grid, largest = ("x".join(map(str, size)) for size in (config.size, max(found)))
+    whose = "as asked for" if asked else f"preset {config.preset}"
+    shrunk = any(side > kept for size in found for side, kept in zip(size, config.size, strict=True))
+    more = ": a larger --size, or --spacing, keeps more of them" if shrunk else ""
     return (
-        f"Slices, of {largest} pixels for example, are stretched to {grid} (preset {config.preset}), and distances are "
-        "scored there: --size or --spacing keep more of them."
+        f"Slices, of {largest} pixels for example, are stretched to {grid} ({whose}), and distances are scored there"
+        f"{more}."
     )
 
 

@@ -101,7 +101,9 @@ class Look:
         self.val = Held(val, config, device)
         self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
         self.watched = Held(_few(watched, config.dims), config, device)
-        self.guard = Guard(classes, _shares(seen, len(classes)), config.all_weights)
+        # The methods that learn from partial labels are those that can pass their rows jointly.
+        joint = config.passes == "joint" and "weak" in config.all_weights
+        self.guard = Guard(classes, _shares(seen, len(classes)), config.all_weights, joint)
 
     def __call__(
         self, method: Method, progress: float, before: Mapping[str, Any], terms: Mapping[str, float]

@@ -100,10 +100,10 @@ def test_what_a_crop_cuts_off_is_counted_and_told(tmp_path):
             assert dice(labels == 1, truth == 1) < 1
             drawn = (whole.partial(whole.cases[0]) != IGNORE).sum()
             assert entry.lost_partial == drawn - (cropped.partial(entry) != IGNORE).sum() > 0
-    (told,) = cropped.losses()
+    (told,) = cropped.remarks()
     assert f"{sum(entry.lost for entry in cropped.cases)} foreground voxels" in told
     assert "in 2 of 2 scans" in told
-    assert whole.losses() == []
+    assert whole.remarks() == []
     assert not (tmp_path / "whole" / "beyond.npy").exists()
 
 

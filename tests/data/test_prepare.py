@@ -18,8 +18,8 @@ from scans import AFFINE, CLASSES, discs, write_case, write_cases
 from mixseg import io
 from mixseg.data import build
 from mixseg.data.folders import replacing_folder
+from mixseg.data.grey import to_8_bits
 from mixseg.data.grid import resize_image, resize_labels, resize_strokes, to_slices, to_source
-from mixseg.data.native import to_8_bits
 from mixseg.data.options import PARTIAL_FROM
 from mixseg.data.prepare import PrepareOptions, prepare
 from mixseg.data.prepared import Prepared
@@ -32,6 +32,29 @@ SMALL = PrepareOptions(size=(32, 28))
 
 def hidden_files(folder):
     return [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("offset", "step"), [(0, 1), (1e6, 1), (1e9, 1), (-1e9, 1), (0, 1e-39), (1, 1e-9), (0, 1e-300), (1e30, 1e22)]
+)
+def test_grey_values_survive_a_large_offset_and_a_small_range(offset, step):
+    shown = np.arange(256, dtype=np.float64).reshape(16, 16)
+    assert np.array_equal(to_8_bits(offset + step * shown)[0], shown)
+
+
+def test_a_scan_whose_range_a_voxel_takes_up_is_told(tmp_path):
+    image = np.random.default_rng(0).integers(0, 100, (40, 40, 8)).astype(np.float32)
+    place = dataclasses.replace(write_case(tmp_path / "in", "a"), full=None, partial=None)
+
+    def prepared(name):
+        io.write(place.image[0].path, image, affine=np.eye(4))
+        return prepare([place], tmp_path / name, PrepareOptions(size=(40, 40)), workers=1)
+
+    assert prepared("whole").remarks() == prepared("whole").cases[0].remarks() == []
+    image[0, 0, 0] = 30000
+    made = prepared("outlier")
+    assert made.remarks() == made.cases[0].remarks()
+    assert "1 scan (a_01) is nearly of one grey, with an sd under 4 of 256 grey values" in made.remarks()[0]
 
 
 def test_slices_masks_and_strokes_lie_on_the_asked_grid(tmp_path):

@@ -140,6 +140,10 @@ def test_measurements_have_no_runs(capsys, tmp_path, flag):
 def test_a_row_that_is_not_measured_is_told_with_those_that_are(capsys, tmp_path):
     assert main(["experiment", "complexity", "--out", str(tmp_path / "out"), "--methods", "ssc"]) == 2
     assert capsys.readouterr().err == "Unknown row of complexity 'ssc': did you mean 'ssco'?\n"
+    assert main(["experiment", "complexity", "--out", str(tmp_path / "out"), "--methods", "lower-bound"]) == 2
+    said = capsys.readouterr().err
+    assert "'ssco, 2 + 2'" in said
+    assert said.count("single") == said.count("ua-mt") == 1
 
 
 def test_some_rows_are_measured_at_a_size_of_ones_own(capsys, tmp_path):

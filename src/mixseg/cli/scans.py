@@ -192,9 +192,9 @@ def prepare(
     named: dict[str, Any] = {"dims": dims, "size": size, "spacing": spacing, "long_side": long_side}
     if pack:
         _refuse_unpacked({**named, "target": target or None, "partial": None if partial == "drawn" else partial})
-    for_slices = next((key for key in ("size", "long_side") if dims == 3 and named[key] is not None), None)
-    if for_slices:
-        raise MixsegError(f"--{for_slices.replace('_', '-')} is for slices: leave it out, or give --dims 2.")
+    for_slices = _first_given({key: named[key] for key in ("size", "long_side")})
+    if dims == 3 and for_slices:
+        raise MixsegError(f"{for_slices} is for slices: leave it out, or give --dims 2.")
     grid = {key: value for key, value in named.items() if value is not None}
     chosen = [] if packed else _chosen(_load(folder, dataset, labels), cases)
     grid = _planned(chosen, grid) if plan else grid
@@ -202,21 +202,24 @@ def prepare(
     _write(chosen or folder, out, options, pack=pack, workers=workers)
 
 
-def _refuse_useless(where: str, flags: dict[str, Any]) -> None:
-    """Nothing, or one sentence about a flag that has no meaning for scans from there."""
-    for name, value in flags.items():
-        if value is not None:
-            raise MixsegError(f"--{name} says nothing to {where}: leave it out.")
+def _first_given(options: dict[str, Any]) -> str:
+    """The first of some options that was given, as it is typed, or nothing."""
+    return next((f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None), "")
 
 
-def _refuse_unpacked(given: dict[str, Any]) -> None:
+def _refuse_useless(where: str, options: dict[str, Any]) -> None:
+    """Nothing, or one sentence about an option that has no meaning for scans from there."""
+    if flag := _first_given(options):
+        raise MixsegError(f"{flag} says nothing to {where}: leave it out.")
+
+
+def _refuse_unpacked(options: dict[str, Any]) -> None:
     """Nothing, or one sentence about an option that an archive does not follow: it holds all that the scans have."""
-    for key, value in given.items():
-        if value is not None:
-            raise MixsegError(
-                f"An archive holds the scans as they are, with all their labels: give --{key.replace('_', '-')} where "
-                "it is unpacked or trained on, or leave --pack out."
-            )
+    if flag := _first_given(options):
+        raise MixsegError(
+            f"An archive holds the scans as they are, with all their labels: give {flag} where it is unpacked or "
+            "trained on, or leave --pack out."
+        )
 
 
 def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack: bool, workers: int | None) -> None:
@@ -226,14 +229,14 @@ def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack
     from mixseg.data.pack import unpack
     from mixseg.data.prepare import prepare as write_arrays
 
-    losses: list[str] = []
+    remarks: list[str] = []
     if isinstance(scans, Path):
-        losses = unpack(scans, out, options, workers=workers).losses()
+        remarks = unpack(scans, out, options, workers=workers).remarks()
     elif pack:
         write_archive(scans, out, options, workers=workers)
     else:
-        losses = write_arrays(scans, out, options, workers=workers).losses()
-    print_list(losses, "Labels beyond the grid:")
+        remarks = write_arrays(scans, out, options, workers=workers).remarks()
+    print_list(remarks, "Worth a second look:")
     files = [out] if out.is_file() else [path for path in out.iterdir() if path.is_file()]
     print(f"Written: {out} ({sum(path.stat().st_size for path in files) / 1e6:.1f} MB)")
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mixseg.errors import MixsegError
-from mixseg.files import explained
+from mixseg.files import WRITING, alive, explained
 
 
 @contextmanager
@@ -26,7 +25,7 @@ def replacing_folder(path: Path, *, marker: str, is_there: Callable[[], bool] = 
     refuse_foreign(path, marker)
     path = path.absolute()
     _sweep(path)
-    temporary = path.with_name(f".{path.name}.writing-{socket.gethostname()}-{os.getpid()}")
+    temporary = path.with_name(f".{path.name}{WRITING}{os.getpid()}")
     old = temporary.with_name(temporary.name + "-old")
     try:
         with explained(path):
@@ -66,20 +65,8 @@ def refuse_foreign(path: Path, marker: str) -> None:
 
 def _sweep(path: Path) -> None:
     """Remove what a process of this machine that was killed has left beside ``path``."""
-    prefix = f".{path.name}.writing-{socket.gethostname()}-"
+    prefix = f".{path.name}{WRITING}"
     for leftover in path.parent.glob(f"{prefix}*") if path.parent.is_dir() else ():
         pid = leftover.name.removeprefix(prefix).removesuffix("-old")
-        if pid.isdigit() and not _alive(int(pid)):
+        if not alive(pid):
             shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    if os.name != "posix":  # elsewhere signal 0 is not a question
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

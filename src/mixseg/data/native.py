@@ -71,21 +71,6 @@ class Native:
     drawn: Labels | None
 
 
-def to_8_bits(
-    array: NDArray[np.generic], clip: tuple[float, float] | None = None
-) -> tuple[NDArray[np.uint8], float, float]:
-    """The array with its minimum at 0 and its maximum at 255 (or the percentiles of ``clip``), and those two values.
-
-    Rounded to the nearest of 256 grey values.
-    """
-    values = array.astype(np.float32)
-    low, high = (values.min(), values.max()) if clip is None else np.percentile(values, clip)
-    if high <= low:
-        return np.zeros(array.shape, np.uint8), float(low), float(high)
-    scaled = (values - np.float32(low)) * np.float32(255 / (float(high) - float(low)))
-    return np.rint(scaled.clip(0, 255)).astype(np.uint8), float(low), float(high)
-
-
 def check_headers(headers: Iterable[Header]) -> tuple[tuple[str, ...], int]:
     """The class names and the number of channels that all scans share; an error names the first that differs."""
     seen: dict[str, Header] = {}

@@ -119,13 +119,15 @@ def _pixels(scans: Sequence[Extent], size: Sequence[int] | None) -> tuple[dict[s
     extents = [np.multiply(scan.shape[:2], scan.spacing[:2]) for scan in scans]
     field = np.max(extents, axis=0) if size else np.median(extents, axis=0)
     needed = float(max(field / limit))
-    there = f"the files have {min(widths):.3g} to {max(widths):.3g}"
+    there = f"the files have {min(widths):.4g} to {max(widths):.4g}"
     if needed > usual_mm:
         mm = ceil(1000 * needed) / 1000  # rounded up: the field of view must not be a pixel too large
         which = "largest" if size else "usual"
         why = f"so that {times(limit)} of them hold the {which} field of view, {times(field, '.0f')} mm; {there}"
     else:
         mm = float(f"{usual_mm:.4g}")
+        if max(widths) < min(widths) * (1 + SAME):
+            return {"spacing": (mm, mm)}, f"Pixels stay {mm:.4g} mm wide, as in all scans."
         why = f"the median of all scans; {there}"
     return {"spacing": (mm, mm)}, f"Pixels become {mm:.4g} mm wide, {why}."
 

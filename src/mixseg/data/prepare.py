@@ -11,7 +11,8 @@ import numpy as np
 from mixseg import io
 from mixseg.data.build import INDEX, build, digest, existing, key_of
 from mixseg.data.folders import refuse_foreign
-from mixseg.data.native import Header, Native, to_8_bits
+from mixseg.data.grey import to_8_bits
+from mixseg.data.native import Header, Native
 from mixseg.data.options import PrepareOptions
 from mixseg.data.prepared import Prepared
 from mixseg.errors import MixsegError

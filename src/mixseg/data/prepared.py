@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mixseg.data.grey import FAINT, faint
 from mixseg.errors import MixsegError
 from mixseg.files import read_json
 from mixseg.types import Kind
@@ -86,8 +87,16 @@ class PreparedCase:
         """How many voxels the label maps have."""
         return prod(self.shape)
 
-    def cropped(self) -> list[str]:
-        """A sentence, if the prepared grid does not hold the whole field of view."""
+    @property
+    def is_faint(self) -> bool:
+        """Whether a channel shows next to nothing in 256 grey values."""
+        return any(0 < std < FAINT for std in self.std)
+
+    def remarks(self) -> list[str]:
+        """Sentences for whoever has it segmented: if it shows nothing, or the grid is smaller than the scan."""
+        return [*faint([self.id] * self.is_faint), *self._cropped()]
+
+    def _cropped(self) -> list[str]:
         if not any(have > kept for have, kept in zip(self.field, self.shape[1:], strict=False)):
             return []
         field, size = ("x".join(map(str, sides)) for sides in (self.field, self.shape[1:]))
@@ -166,8 +175,11 @@ class Prepared:
             raise MixsegError(f"{path} cannot be read ({error}): prepare the scans again.") from None
         return np.asarray(every[first : first + case.lost], np.int32)
 
-    def losses(self) -> list[str]:
-        """A sentence about labels that lie beyond the grid, if there are any."""
+    def remarks(self) -> list[str]:
+        """A sentence about labels that lie beyond the grid and one about images that show nothing, if there are any."""
+        return [*self._losses(), *faint([case.id for case in self.cases if case.is_faint])]
+
+    def _losses(self) -> list[str]:
         full, partial = (sum(getattr(case, which) for case in self.cases) for which in ("lost", "lost_partial"))
         if not full + partial:
             return []

@@ -69,7 +69,7 @@ class Measure:
 def rows_named(names: Collection[str]) -> dict[str, str]:
     """The rows of these labels or methods, each with its method; all if none is named."""
     for name in names:
-        known("row of complexity", name, (*ROWS, *ROWS.values()))
+        known("row of complexity", name, dict.fromkeys((*ROWS, *ROWS.values())))
     return {row: method for row, method in ROWS.items() if not names or {row, method} & set(names)}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mixseg.data.grey import faint
 from mixseg.errors import listed
 from mixseg.inspection.scan import Look
 
@@ -97,6 +98,7 @@ def _orientations(looks: Sequence[Look]) -> list[str]:
 def _images(looks: Sequence[Look]) -> list[str]:
     flat = [look for look in looks if look.flat]
     found = [f"{_scans(flat)} with the same value in every voxel: export the image again."] if flat else []
+    found += faint([look.case.id for look in looks if look.faint and not look.flat])
     same: dict[str, list[Look]] = defaultdict(list)
     for look in looks:
         same[look.digest].append(look)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg import io
+from mixseg.data.grey import FAINT, to_8_bits
 from mixseg.datasets import contents
 from mixseg.labels import thin
 from mixseg.types import IGNORE, Case, Volume
@@ -74,6 +75,7 @@ class Look:
         contradicting: Partly labelled voxels whose class is not that of the full mask.
         digest: Of the image's voxels: the same for the same scan.
         flat: Whether all voxels of the image are equal.
+        faint: Whether they are nearly so in 256 grey values.
         preview: A slice, where one was asked for.
     """
 
@@ -85,6 +87,7 @@ class Look:
     contradicting: int = 0
     digest: str = ""
     flat: bool = False
+    faint: bool = False
     preview: Preview | None = None
 
 
@@ -105,6 +108,7 @@ def look(case: Case, *, preview: bool = False) -> Look:
         contradicting=contradicting,
         digest=hashlib.blake2b(np.ascontiguousarray(image.array).tobytes(), digest_size=16).hexdigest(),
         flat=bool((image.array == image.array.flat[0]).all()),
+        faint=bool(to_8_bits(image.array)[0].std() < FAINT),
         preview=_preview(image, full, partial) if preview else None,
     )
 

@@ -11,16 +11,12 @@ import torch
 from made_runs import CLASSES, checkpoint, config, data
 from mixseg import io, predictor
 from mixseg.cli import main
-from mixseg.config import make_config
-from mixseg.data.scan import Scan
 from mixseg.datasets import load
 from mixseg.errors import MixsegError
 from mixseg.files import write_json
-from mixseg.hardware import Hardware, make_fabric
+from mixseg.hardware import Hardware
 from mixseg.inference import Windows
-from mixseg.methods import Method
 from mixseg.prediction import RECORD, covered, find_images, predict_folder
-from mixseg.predictor import Predictor
 from mixseg.run import train
 
 
@@ -236,61 +232,6 @@ def volumes(tmp_path_factory):
 def predict(folder, out, **options):
     written = predict_folder(folder / "run", folder / "images", out, device="cpu", **options)
     return {path.name.removesuffix(".nii.gz"): io.read(path).array for path in written}
-
-
-class Bright(Method):
-    """Knows bright things: the brighter a voxel, the surer it is that something is there; dark ones it half takes."""
-
-    outputs = ("answer",)
-
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-
-    def forward(self, batch, progress):
-        raise NotImplementedError
-
-    def predict(self, image, outputs=()):
-        there = torch.where(image > 0, image / 5 + 0.6, torch.where(image < -3, 0.55, 0.1)).clamp(max=0.99)
-        return {"answer": torch.cat([1 - there, there], dim=1)}
-
-
-@pytest.mark.parametrize("dims", [2, 3])
-def test_a_scan_is_predicted_from_the_contrast_that_the_answer_is_surer_of(dims):
-    fabric = make_fabric(Hardware("cpu"), "fp32")
-    settings = {"dims": dims, "intensity": "zscore", "patch": [8, 8, 4]}
-    mask = np.zeros((12, 12, 6), bool)
-    mask[4:7, 4:7, 2:4] = True
-    image = np.where(mask, 220, 100 + np.random.default_rng(0).integers(-9, 9, mask.shape)).astype(np.uint8)
-    image = image[None] if dims == 3 else np.moveaxis(image, 2, 0)[:, None]
-    mean, std = (float(value) for value in (image.mean(), image.std()))
-    scan = Scan("s", image, mean=(mean + 12,), std=(std,))
-    as_it_is, either = (
-        Predictor(Bright(), make_config(contrast=kind, **settings), fabric, 2) for kind in ("as-it-is", "either")
-    )
-    known = as_it_is.maps(scan).labels["answer"]
-    assert known.sum() == mask.sum()
-    assert not np.array_equal(as_it_is.maps(scan.negative).labels["answer"], known)
-    for seen in (scan, scan.negative):
-        assert np.array_equal(either.maps(seen).labels["answer"], known)
-        found = either.probabilities(seen)["answer"]
-        assert torch.equal(found, as_it_is.probabilities(scan)["answer"])
-        assert either.maps(seen).entropy is None
-        assert np.array_equal(either.maps(seen, sureness=True).entropy, as_it_is.maps(scan, sureness=True).entropy)
-    assert np.array_equal(scan.negative.negative.image, scan.image)
-
-
-def test_either_contrast_is_asked_for_by_a_flag(volumes, tmp_path):
-    command = ["predict", str(volumes / "run"), "-i", str(volumes / "images"), "-device", "cpu"]
-    for folder in (tmp_path / "images", tmp_path / "negatives"):
-        for name in ("a", "b"):
-            voxels = io.read(volumes / "images" / f"{name}.nii.gz").array
-            io.write(folder / f"{name}.nii.gz", voxels if folder.name == "images" else 300 - voxels)
-        command[3] = str(folder)
-        assert main([*command, "-o", str(tmp_path / f"of-{folder.name}"), "--contrast", "either"]) == 0
-    for name in ("a", "b"):
-        found = [io.read(tmp_path / f"of-{kind}" / f"{name}.nii.gz").array for kind in ("images", "negatives")]
-        assert (found[0] == found[1]).mean() > 0.98, "rounding to 8 bits is all that differs"
 
 
 def test_an_image_whose_range_a_voxel_takes_up_is_told_before_its_label_map(volumes, tmp_path, capsys):

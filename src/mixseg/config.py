@@ -19,7 +19,7 @@ from mixseg.methods import METHODS, terms_of
 from mixseg.networks import NETWORKS
 from mixseg.presets import METHOD_WEIGHTS, PRESETS
 from mixseg.typed_json import as_typed, build, merged
-from mixseg.types import Contrast, Kind
+from mixseg.types import Kind
 
 WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"})
 """Keys of a config that make no other run."""
@@ -87,8 +87,6 @@ class Config:
             all of them alike.
         stride: Voxels from one window to the next when a volume is predicted; None is half a patch, as it always is
             for the looks during training.
-        contrast: The grey values that are predicted from, "as-it-is" or "either": those of the scan or of its negative,
-            whichever gives the surer answer. Looks during training take scans as they are.
         width: Channels of the first level; None is the network's own.
         depth: Number of halvings; None is the network's own.
         norm: "batch", "instance", "group" or "none".
@@ -146,7 +144,6 @@ class Config:
     patch: tuple[int, int, int] = (112, 112, 80)
     window: Literal["gaussian", "uniform"] = "gaussian"
     stride: tuple[int, int, int] | None = None
-    contrast: Contrast = "as-it-is"
     width: int | None = None
     depth: int | None = None
     norm: Literal["batch", "instance", "group", "none"] = "batch"

@@ -22,10 +22,9 @@ from mixseg.locks import take
 
 LOCK = ".lock"
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
-MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride", "contrast", "split"}
+MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride", "split"}  # whom a split names is compared with the data
 """Keys that an unfinished or finished run may be continued with. What a step does depends on ``steps`` alone of these,
-through the progress of training: a schedule goes on where the step stands in the longer training. Whom a split names is
-compared with the data."""
+through the progress of training: a schedule goes on where the step stands in the longer training."""
 LOGS = (".log", ".out", ".err")
 """Of files that a shell, a scheduler or an experiment may write into the folder of a run before it begins."""
 FAILED = "failed.json"

@@ -29,7 +29,7 @@ from mixseg.predictor import Predictor, Tell
 from mixseg.progress import Progress
 from mixseg.scores import branch_name
 from mixseg.training_data import bare_scan, prepare_options
-from mixseg.types import CLASSES, ENTROPY, PROBABILITY, Branch, Case, Contrast, Device, Source
+from mixseg.types import CLASSES, ENTROPY, PROBABILITY, Branch, Case, Device, Source
 
 RECORD = "mixseg_predicted.txt"
 """Beside predicted label maps: the names of the files that predictions wrote there, and may overwrite, one a line."""
@@ -46,7 +46,6 @@ def predict_folder(
     entropy: bool = False,
     window: Literal["gaussian", "uniform"] | None = None,
     overlap: float | None = None,
-    contrast: Contrast | None = None,
     device: Device = "auto",
 ) -> list[Path]:
     """Write a label map for each image of ``images``; returns the files.
@@ -64,7 +63,6 @@ def predict_folder(
         entropy: Also write ``CASE_entropy.nii.gz``, in nats.
         window: How windows of a volume are weighed, if not as in the run's config.
         overlap: Share of a window that the next one sees too, likewise.
-        contrast: Whether an image or its negative is predicted, whichever gives the surer answer, likewise.
         device: Where to compute.
     """
     folder = RunFolder(run)
@@ -73,15 +71,17 @@ def predict_folder(
     cases = find_images(images, channels=facts["channels"])
     more = {"probabilities": probabilities, "entropy": entropy}
     endings = _endings(classes, **more)
-    _refuse_overwriting(cases, out, endings, beside=not images.is_dir())
-    config = replace(config, contrast=contrast or config.contrast)
+    _refuse_overwriting(cases, out, endings)
+    if images.is_dir() and out.resolve() in {source.path.parent.resolve() for case in cases for source in case.image}:
+        raise MixsegError(f"Label maps in {out}, beside their images, would be taken for scans: choose another -o.")
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
     options = replace(prepare_options(config), target=None)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
     print("\n".join([who, *_unfinished(folder), *_left_over(cases, out, endings)]), flush=True)
     written: list[Path] = []
     bad, said = [], ""
-    with _beginning(out), Progress("predicting", total=len(cases)) as bar:
+    sweep(out)
+    with _begins_anew(), Progress("predicting", total=len(cases)) as bar:
         for case in cases:
             try:
                 scan, place = scan_of(case, options, channels=facts["channels"])
@@ -108,9 +108,8 @@ def predict_folder(
 
 
 @contextmanager
-def _beginning(out: Path) -> Iterator[None]:
-    """Inside, an interrupt says that nothing will be continued: label maps that are there may be another run's."""
-    sweep(out)
+def _begins_anew() -> Iterator[None]:
+    """Inside, an interrupt says that nothing is continued: label maps that are there may be another run's."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -222,11 +221,8 @@ def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan
     return bare_scan(read_header(bare), read_native(bare, clip=options.clip), options)
 
 
-def _refuse_overwriting(cases: Sequence[Case], out: Path, endings: Sequence[str], *, beside: bool) -> None:
-    """Nothing, or one sentence about a file that would be lost: an image, or any that no prediction wrote.
-
-    Unless label maps may lie ``beside`` their images, one about those, too, which would be taken for scans.
-    """
+def _refuse_overwriting(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> None:
+    """Nothing, or one sentence about a file that would be lost: an image, or any that no prediction wrote."""
     for case in cases:
         for source in case.image:
             if source.path.resolve() == (out / _file(case, "")).resolve():
@@ -238,8 +234,6 @@ def _refuse_overwriting(cases: Sequence[Case], out: Path, endings: Sequence[str]
                 f"{out / name} would be overwritten, and mixseg predict did not write it (no {RECORD} names it): "
                 "choose another -o."
             )
-    if not beside and out.resolve() in {source.path.parent.resolve() for case in cases for source in case.image}:
-        raise MixsegError(f"Label maps in {out}, beside their images, would be taken for scans: choose another -o.")
 
 
 def _write(maps: Mapping[str, NDArray[Any]], case: Case, out: Path) -> list[Path]:

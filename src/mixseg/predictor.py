@@ -106,15 +106,10 @@ class Predictor:
             sureness: Whether entropy and foreground are wanted too.
             tell: Hears how far it is.
         """
-        either = self.config.contrast == "either"
         with evaluating(self.method, self.fabric):
-            seen = [
-                maps(self._pieces(each, outputs, tell), self._grid(scan), sureness=sureness or either)
-                for each in self._seen(scan)
-            ]
-        found = max(seen, key=_sureness) if either else seen[0]
+            found = maps(self._pieces(scan, outputs, tell), self._grid(scan), sureness=sureness)
         labels = {name: largest_pieces(guess, self.config.largest or ()) for name, guess in found.labels.items()}
-        return found._replace(labels=labels) if sureness else Maps(labels)
+        return found._replace(labels=labels)
 
     def probabilities(
         self, scan: Scan, *, outputs: Collection[str] = (), tell: Tell | None = None
@@ -125,8 +120,7 @@ class Predictor:
         those.
         """
         with evaluating(self.method, self.fabric):
-            seen = [probabilities(self._pieces(each, outputs, tell), self._grid(scan)) for each in self._seen(scan)]
-        return max(seen, key=_sureness_of_probabilities)
+            return probabilities(self._pieces(scan, outputs, tell), self._grid(scan))
 
     def on_source(
         self, scan: Scan, place: PreparedCase, *, outputs: Collection[str] = (), tell: Tell | None = None
@@ -168,10 +162,6 @@ class Predictor:
         sizes = {"channels": scan.channels, "classes": self.classes, "outputs": outputs}
         return windows.plan(self._grid(scan), **sizes, probabilities=probabilities)
 
-    def _seen(self, scan: Scan) -> list[Scan]:
-        """The scan, and its negative where that may be what the network knows."""
-        return [scan, scan.negative] if self.config.contrast == "either" else [scan]
-
     def _grid(self, scan: Scan) -> tuple[int, ...]:
         """The size of a scan's label maps."""
         axes = (0, 2, 3) if self.config.dims == 2 else (1, 2, 3)
@@ -181,17 +171,3 @@ class Predictor:
         windows = Windows.of(self.config)
         intensity = self.config.intensity
         return pieces(self.method, scan, intensity=intensity, windows=windows, outputs=outputs, tell=tell)
-
-
-def _sureness(found: Maps) -> float:
-    """How sure an answer is of what it marks: the mean probability of foreground there, in 255ths."""
-    marked = next(iter(found.labels.values())) > 0
-    assert found.foreground is not None, "asked for"
-    return float(found.foreground[marked].mean()) if marked.any() else 0.0
-
-
-def _sureness_of_probabilities(found: dict[str, torch.Tensor]) -> float:
-    """The same, of the probabilities themselves."""
-    answer = next(iter(found.values()))
-    marked = winners(answer, dim=0) > 0
-    return float((1 - answer[0][marked]).mean()) if bool(marked.any()) else 0.0

@@ -34,7 +34,6 @@ Sees = Literal["mixed", "full", "all-full", "unlabelled", "proposals"]
 """Which labels a run may look at; ``data.views.see`` says what each means."""
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
-Contrast = Literal["as-it-is", "either"]
 """Where to compute; "auto" takes the GPU if there is one."""
 
 Branch = Literal["student", "teacher", "both"]

@@ -183,7 +183,6 @@ def predict(
     entropy: bool = False,
     window: Annotated[Literal["gaussian", "uniform"] | None, conf.arg(help_behavior_hint="")] = None,
     overlap: Annotated[float | None, conf.arg(help_behavior_hint="")] = None,
-    contrast: Annotated[Literal["as-it-is", "either"] | None, conf.arg(help_behavior_hint="")] = None,
     device: Device = "auto",
 ) -> None:
     """Write a label map for each image of a folder, with the image's own geometry.
@@ -201,8 +200,6 @@ def predict(
         window: Of volumes: let the middle of a window count more than its rim, or all of it alike; if not given, as in
             the run's config.
         overlap: Of volumes: the share of a window that the next one sees too, such as 0.5; likewise.
-        contrast: either predicts an image and its negative, in twice the time, and takes the surer answer: for scans
-            in which a structure may be dark that was bright where it was learnt; likewise.
         device: auto takes the GPU if there is one.
     """
     from mixseg.prediction import predict_folder
@@ -217,7 +214,6 @@ def predict(
         entropy=entropy,
         window=window,
         overlap=overlap,
-        contrast=contrast,
         device=device,
     )
     print(f"Written: {out}")

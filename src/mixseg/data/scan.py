@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,6 @@ class Scan:
     def channels(self) -> int:
         """How many there are."""
         return len(self.mean)
-
-    @property
-    def negative(self) -> Scan:
-        """The same scan with bright and dark exchanged."""
-        return replace(self, image=255 - self.image, mean=tuple(255 - mean for mean in self.mean))
 
     @property
     def shows_foreground(self) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mixseg.data.extent import Extent, lost
 from mixseg.data.grid import size_at
 from mixseg.data.memory import Means
-from mixseg.data.plan import choose_dims, make_plan, near_cube
+from mixseg.data.plan import choose_dims, make_plan, near_cube, whole
 from mixseg.datasets import load
 from mixseg.training_plan import extent_of
 
@@ -97,10 +97,50 @@ def test_scans_without_a_voxel_size_keep_their_proportions():
 def test_volumes_are_resampled_to_the_median_and_left_alone_where_they_agree():
     chosen = plan(CT, VOLUMES).settings
     assert chosen["spacing"] == (0.8, 0.8, 1.5)
-    same = plan([Extent((190, 142, 88), (0.625, 0.625, 0.625))] * 3, VOLUMES)
-    assert same.settings == {"dims": 3, "spacing": None, "patch": (112, 112, 80)}
+    same = plan([Extent((400, 300, 280), (0.6, 0.6, 0.6))] * 3, VOLUMES)
+    assert same.settings == {"dims": 3, "spacing": None, "patch": (96, 96, 96)}
     unknown = [Extent(scan.shape, scan.spacing, spacing_known=False) for scan in CT]
     assert plan(unknown, VOLUMES).settings["spacing"] is None
+
+
+def test_voxels_become_coarser_where_a_patch_then_holds_a_whole_scan():
+    atria = [Extent((190, 142, 88), (0.625, 0.625, 0.625))] * 3
+    found = plan(atria, VOLUMES)
+    assert found.settings == {"dims": 3, "spacing": (0.92, 0.92, 0.92), "patch": (144, 96, 64)}
+    assert "so that a patch holds a whole scan" in found.reasons[1]
+    assert "the whole of nine scans in ten" in found.reasons[2]
+    # The long axis of a voxel stays as it is; what is chosen is left alone; without a voxel size nothing can be.
+    long = plan([Extent((200, 200, 60), (0.7, 0.7, 1.5))] * 3, VOLUMES).settings
+    assert long == {"dims": 3, "spacing": (1.1, 1.1, 1.5), "patch": (128, 128, 64)}
+    assert plan(atria, VOLUMES, patch=(96, 96, 64)).settings == {"dims": 3, "spacing": None}
+    assert plan(atria, VOLUMES, spacing=None).settings == {"dims": 3, "patch": (112, 112, 80)}
+    unknown = [scan._replace(spacing_known=False) for scan in atria]
+    assert plan(unknown, VOLUMES).settings == {"dims": 3, "spacing": None, "patch": (112, 112, 80)}
+    small = plan([Extent((88, 72, 60), (1.0, 1.0, 1.0))] * 3, VOLUMES).settings
+    assert small == {"dims": 3, "spacing": None, "patch": (96, 80, 64)}  # fits as it is: padded, not cut
+    tight = plan(atria, replace(VOLUMES, memory=6e9)).settings  # memory takes from the patch, not from the voxels
+    assert tight["spacing"] == (0.92, 0.92, 0.92)
+    assert prod(tight["patch"]) < prod(found.settings["patch"])
+
+
+@quiet
+@given(
+    st.lists(st.tuples(*[st.integers(40, 400)] * 3), min_size=1, max_size=12),
+    st.tuples(*[st.floats(0.3, 2)] * 3),
+)
+def test_coarser_voxels_are_as_fine_as_whole_scans_allow(shapes, spacing):
+    scans = [Extent(shape, spacing) for shape in shapes]
+    chosen = make_plan(scans, {"dims": 3}, DEFAULTS, VOLUMES).settings
+    if chosen["spacing"] is None:
+        return
+    assert max(chosen["spacing"]) <= max(2.05 * min(spacing), max(spacing) * 1.001)
+    assert all(mm >= usual * 0.999 for mm, usual in zip(chosen["spacing"], spacing, strict=True))
+    sizes = np.array([size_at(shape, spacing, chosen["spacing"]) for shape in shapes])
+    assert ((sizes <= chosen["patch"]).sum(axis=0) >= 1 + int(0.9 * (len(shapes) - 1))).all()
+    finer = [max(usual, mm / 1.2) for mm, usual in zip(chosen["spacing"], spacing, strict=True)]
+    volume = prod(DEFAULTS["patch"])
+    assert whole(scans, finer, volume, 16) is None
+    assert prod(chosen["patch"]) <= 1.1 * volume
 
 
 @quiet
@@ -164,4 +204,4 @@ def test_several_devices_share_a_batch():
 def test_acdc_is_learned_slice_by_slice_and_the_atrium_as_volumes(real_data):
     acdc, la = ([extent_of(case) for case in load(real_data / name)] for name in ("acdc", "la"))
     assert plan(acdc).settings == {"dims": 2, "spacing": None, "long_side": 256, "size": (256, 256)}
-    assert plan(la, VOLUMES).settings == {"dims": 3, "spacing": None, "patch": (112, 112, 80)}
+    assert plan(la, VOLUMES).settings == {"dims": 3, "spacing": (1.0, 1.0, 1.0), "patch": (144, 96, 64)}

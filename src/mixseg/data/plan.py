@@ -27,6 +27,12 @@ SMALLEST_PATCH = 64**3
 """Voxels; if these do not fit, a step takes fewer patches."""
 SAME = 0.02
 """Voxel sizes that differ by a smaller share are the same."""
+MOST = 0.9
+"""The share of scans of which a patch is to hold the whole: without its surroundings a structure is hard to tell."""
+ABOUT = 1.1
+"""Times as many voxels as a preset's patch has are about as many."""
+COARSER = tuple(1.1**steps for steps in range(8))
+"""How many times as large voxels may become for that, smallest first. Beyond twice, small structures would be lost."""
 
 Sides = Sequence[float] | NDArray[np.float64]
 Choice = tuple[dict[str, Any], list[str]]
@@ -133,35 +139,83 @@ def _pixels(scans: Sequence[Extent], size: Sequence[int] | None) -> tuple[dict[s
 
 
 def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Choice:
-    """Voxel size and size of the patches: as near to cubes in mm as the scans allow."""
+    """Voxel size and size of the patches: whole scans if that can be, else as near to cubes in mm as they allow."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
-    target = middle_spacing(scans)
+    volume = prod(defaults["patch"])
     if "spacing" not in given:
-        same = all((np.abs(scan.spacing / target - 1) < SAME).all() for scan in scans)
-        kept = same or not all(scan.spacing_known for scan in scans)
-        chosen["spacing"] = None if kept else tuple(float(f"{mm:.4g}") for mm in target)
-        why = "as in all scans" if same else "the median of all scans along each axis"
-        told = f"Voxels {'stay' if kept else 'become'} {times(target)} mm large, {why}."
-        reasons.append(told if same or not kept else "Voxels stay as they are: not all files hold a voxel size.")
+        chosen["spacing"], reason = _voxels(scans, None if "patch" in given else volume, means.multiple)
+        reasons.append(reason)
     elif given["spacing"]:
         reasons.append(_asked(f"Voxels become {times(given['spacing'])} mm large"))
     spacing = {**chosen, **given}["spacing"]
     if "patch" in given:
         reasons.append(_asked(f"Patches have {times(given['patch'])} voxels"))
     else:
-        target = target if spacing is None else np.array(spacing)
-        middle = np.median([size_at(scan.shape, scan.spacing, spacing) for scan in scans], axis=0)
         rows = sum(count or 0 for count in {**defaults["batch"], **given.get("batch", {})}.values())
-        volume = float(prod(defaults["patch"]))
-        patch = near_cube(volume, target, middle, means.multiple)
-        while not means.fits(rows, patch) and volume > SMALLEST_PATCH:
-            volume *= 0.9
-            patch = near_cube(volume, target, middle, means.multiple)
-        chosen["patch"] = patch
-        shape = f"as near to a cube as scans of {times(middle, '.0f')} voxels allow"
-        reasons.append(f"Patches have {times(patch)} voxels, {times(patch * target, '.0f')} mm: {shape}.")
+        chosen["patch"], shape = _patch(scans, spacing, volume, rows, means)
+        mm = chosen["patch"] * (middle_spacing(scans) if spacing is None else np.array(spacing))
+        reasons.append(f"Patches have {times(chosen['patch'])} voxels, {times(mm, '.0f')} mm: {shape}.")
     return chosen, reasons
+
+
+def _voxels(scans: Sequence[Extent], volume: int | None, multiple: int) -> tuple[tuple[float, ...] | None, str]:
+    """``spacing``: the usual one, or a coarser one of which ``volume`` voxels hold a whole scan."""
+    usual = middle_spacing(scans)
+    known = all(scan.spacing_known for scan in scans)
+    coarse = _coarse(scans, usual, volume, multiple) if known and volume else None
+    if coarse:
+        return (
+            coarse,
+            f"Voxels become {times(coarse)} mm large, not {times(usual)}, so that a patch holds a whole scan.",
+        )
+    if all((np.abs(scan.spacing / usual - 1) < SAME).all() for scan in scans):
+        return None, f"Voxels stay {times(usual)} mm large, as in all scans."
+    if not known:
+        return None, "Voxels stay as they are: not all files hold a voxel size."
+    why = "the median of all scans along each axis"
+    return tuple(float(f"{mm:.4g}") for mm in usual), f"Voxels become {times(usual)} mm large, {why}."
+
+
+def _coarse(
+    scans: Sequence[Extent], usual: NDArray[np.float64], volume: int, multiple: int
+) -> tuple[float, ...] | None:
+    """Voxels of which ``volume`` hold a whole scan; None if ``usual`` ones do, or none that are fine enough.
+
+    Where voxels are longer along one axis, the others grow first.
+    """
+    for factor in COARSER:
+        side = float(f"{min(usual) * factor:.2g}")
+        spacing = tuple(float(f"{max(mm, side):.4g}") for mm in usual)
+        if whole(scans, spacing, volume, multiple):
+            return spacing if factor > 1 else None
+    return None
+
+
+def whole(
+    scans: Sequence[Extent], spacing: Sequence[float] | None, volume: int, multiple: int
+) -> tuple[int, ...] | None:
+    """A patch of about ``volume`` voxels of ``spacing`` at most that holds the whole of most scans, if there is one."""
+    sizes = np.quantile([size_at(scan.shape, scan.spacing, spacing) for scan in scans], MOST, axis=0)
+    sides = tuple(multiple * ceil(size / multiple) for size in sizes)
+    return sides if prod(sides) <= ABOUT * volume else None
+
+
+def _patch(
+    scans: Sequence[Extent], spacing: Sequence[float] | None, volume: int, rows: int, means: Means
+) -> tuple[tuple[int, ...], str]:
+    """A patch of about ``volume`` voxels at most of which ``rows`` fit into the memory, and why it has its shape."""
+    held = whole(scans, spacing, volume, means.multiple)
+    if held and means.fits(rows, held):
+        return held, "the whole of nine scans in ten"
+    usual = middle_spacing(scans) if spacing is None else np.array(spacing)
+    middle = np.median([size_at(scan.shape, scan.spacing, spacing) for scan in scans], axis=0)
+    voxels = float(volume)
+    patch = near_cube(voxels, usual, middle, means.multiple)
+    while not means.fits(rows, patch) and voxels > SMALLEST_PATCH:
+        voxels *= 0.9
+        patch = near_cube(voxels, usual, middle, means.multiple)
+    return patch, f"as near to a cube as scans of {times(middle, '.0f')} voxels allow"
 
 
 def _asked(choice: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from mixseg.config import Config, make_config, refuse_unused
+from mixseg.config import Config, from_dict, make_config, refuse_unused, to_dict
 from mixseg.data.batches import check_share
 from mixseg.errors import MixsegError
 from mixseg.files import read_json
@@ -24,6 +26,8 @@ from mixseg.training_plan import PLANNED, taken_over
 
 SETTLED = ("batch", "largest")
 """Keys that the scans have a say in: whether they differ from those of a run that has begun shows later."""
+SHAPELESS = frozenset({"target", "partial", "split", "fold", "set", "ratio", "proposals_from", "seed", "steps"})
+"""Keys that networks are built and fed without."""
 
 
 def refuse_early(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
@@ -61,13 +65,27 @@ def _refuse(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
     planned = config.preset == PLANNED
     if not planned or "batch" in settings:
         check_share("full", config.batch.full, hardware.devices * hardware.nodes)
+    sized = not planned or ("size" if config.dims == 2 else "patch") in settings
+    _refuse_network(_shape(config), sized, sized and (not planned or "batch" in settings))
+
+
+def _shape(config: Config) -> str:
+    """``config`` without what makes no other network, as JSON: many rows of an experiment share one."""
+    told = {key: value for key, value in to_dict(config).items() if key not in SHAPELESS}
+    return json.dumps(told | {"weights": {term: float(weight > 0) for term, weight in told["weights"].items()}})
+
+
+@cache
+def _refuse_network(shape: str, sized: bool, filled: bool) -> None:
+    """Nothing, or one sentence about a network that cannot be built, or not be fed where the grid or batch is known."""
+    config = from_dict(json.loads(shape))
     try:
         with torch.device("meta"), torch.no_grad():  # where nothing is stored or computed
             method = build(config, channels=1, classes=2).eval()
-            if not planned or ("size" if config.dims == 2 else "patch") in settings:
+            if sized:
                 method.predict(torch.empty(1, 1, *config.grid))
-                if not planned or "batch" in settings:
-                    _train_once(method, config)
+            if filled:
+                _train_once(method, config)
     except (ValueError, RuntimeError) as error:
         raise MixsegError(f"No network fits width, depth, grid and batch ({error}): choose others.") from error
 

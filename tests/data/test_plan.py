@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mixseg.data.extent import Extent, lost
 from mixseg.data.grid import size_at
 from mixseg.data.memory import Means
-from mixseg.data.plan import choose_dims, make_plan, near_cube, whole
+from mixseg.data.plan import WholeScans, choose_dims, make_plan, near_cube
 from mixseg.datasets import load
 from mixseg.training_plan import extent_of
 
@@ -118,9 +118,10 @@ def test_voxels_become_coarser_where_a_patch_then_holds_a_whole_scan():
     assert plan(unknown, VOLUMES).settings == {"dims": 3, "spacing": None, "patch": (112, 112, 80)}
     small = plan([Extent((88, 72, 60), (1.0, 1.0, 1.0))] * 3, VOLUMES).settings
     assert small == {"dims": 3, "spacing": None, "patch": (96, 80, 64)}  # fits as it is: padded, not cut
-    tight = plan(atria, replace(VOLUMES, memory=6e9)).settings  # memory takes from the patch, not from the voxels
-    assert tight["spacing"] == (0.92, 0.92, 0.92)
-    assert prod(tight["patch"]) < prod(found.settings["patch"])
+    tight, tiny = (plan(atria, replace(VOLUMES, memory=memory)) for memory in (16e9, 3e9))
+    assert tight.settings == {"dims": 3, "spacing": (1.1, 1.1, 1.1), "patch": (112, 96, 64)}
+    assert tiny.settings["spacing"] is None  # not with voxels of twice the size
+    assert "near to a cube" in tiny.reasons[2]
 
 
 @quiet
@@ -139,7 +140,7 @@ def test_coarser_voxels_are_as_fine_as_whole_scans_allow(shapes, spacing):
     assert ((sizes <= chosen["patch"]).sum(axis=0) >= 1 + int(0.9 * (len(shapes) - 1))).all()
     finer = [max(usual, mm / 1.2) for mm, usual in zip(chosen["spacing"], spacing, strict=True)]
     volume = prod(DEFAULTS["patch"])
-    assert whole(scans, finer, volume, 16) is None
+    assert WholeScans(scans, 16, lambda patch: prod(patch) <= 1.1 * volume).patch(finer) is None
     assert prod(chosen["patch"]) <= 1.1 * volume
 
 

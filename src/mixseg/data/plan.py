@@ -5,7 +5,7 @@ Every choice comes with its reason in a sentence, and each can be given instead:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
@@ -142,80 +142,90 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
     """Voxel size and size of the patches: whole scans if that can be, else as near to cubes in mm as they allow."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
+    rows = sum(count or 0 for count in {**defaults["batch"], **given.get("batch", {})}.values())
     volume = prod(defaults["patch"])
+
+    def roomy(patch: Sequence[int]) -> bool:
+        return prod(patch) <= ABOUT * volume and means.fits(rows, patch)
+
+    whole = WholeScans(scans, means.multiple, roomy)
     if "spacing" not in given:
-        chosen["spacing"], reason = _voxels(scans, None if "patch" in given else volume, means.multiple)
+        chosen["spacing"], reason = _voxels(scans, None if "patch" in given else whole.coarse())
         reasons.append(reason)
     elif given["spacing"]:
         reasons.append(_asked(f"Voxels become {times(given['spacing'])} mm large"))
     spacing = {**chosen, **given}["spacing"]
     if "patch" in given:
         reasons.append(_asked(f"Patches have {times(given['patch'])} voxels"))
-    else:
-        rows = sum(count or 0 for count in {**defaults["batch"], **given.get("batch", {})}.values())
-        chosen["patch"], shape = _patch(scans, spacing, volume, rows, means)
-        mm = chosen["patch"] * (middle_spacing(scans) if spacing is None else np.array(spacing))
-        reasons.append(f"Patches have {times(chosen['patch'])} voxels, {times(mm, '.0f')} mm: {shape}.")
+        return chosen, reasons
+    patch, shape = whole.patch(spacing), "the whole of nine scans in ten"
+    if patch is None:
+        middle = np.median([size_at(scan.shape, scan.spacing, spacing) for scan in scans], axis=0)
+        patch = _cube(volume, middle_spacing(scans) if spacing is None else spacing, middle, rows, means)
+        shape = f"as near to a cube as scans of {times(middle, '.0f')} voxels allow"
+    chosen["patch"] = patch
+    mm = np.multiply(patch, middle_spacing(scans) if spacing is None else spacing)
+    reasons.append(f"Patches have {times(patch)} voxels, {times(mm, '.0f')} mm: {shape}.")
     return chosen, reasons
 
 
-def _voxels(scans: Sequence[Extent], volume: int | None, multiple: int) -> tuple[tuple[float, ...] | None, str]:
-    """``spacing``: the usual one, or a coarser one of which ``volume`` voxels hold a whole scan."""
+def _voxels(scans: Sequence[Extent], coarse: tuple[float, ...] | None) -> tuple[tuple[float, ...] | None, str]:
+    """``spacing``: ``coarse``, if there is such a one, or the usual one."""
     usual = middle_spacing(scans)
-    known = all(scan.spacing_known for scan in scans)
-    coarse = _coarse(scans, usual, volume, multiple) if known and volume else None
     if coarse:
-        return (
-            coarse,
-            f"Voxels become {times(coarse)} mm large, not {times(usual)}, so that a patch holds a whole scan.",
-        )
+        why = f"not {times(usual)}, so that a patch holds a whole scan"
+        return coarse, f"Voxels become {times(coarse)} mm large, {why}."
     if all((np.abs(scan.spacing / usual - 1) < SAME).all() for scan in scans):
         return None, f"Voxels stay {times(usual)} mm large, as in all scans."
-    if not known:
+    if not all(scan.spacing_known for scan in scans):
         return None, "Voxels stay as they are: not all files hold a voxel size."
     why = "the median of all scans along each axis"
     return tuple(float(f"{mm:.4g}") for mm in usual), f"Voxels become {times(usual)} mm large, {why}."
 
 
-def _coarse(
-    scans: Sequence[Extent], usual: NDArray[np.float64], volume: int, multiple: int
-) -> tuple[float, ...] | None:
-    """Voxels of which ``volume`` hold a whole scan; None if ``usual`` ones do, or none that are fine enough.
+@dataclass(frozen=True)
+class WholeScans:
+    """Patches that hold the whole of most scans, and voxels that are coarse enough for them.
 
-    Where voxels are longer along one axis, the others grow first.
+    Attributes:
+        scans: How large they are.
+        multiple: Of which every side of a patch is one.
+        roomy: Whether a patch is small enough to train on.
     """
-    for factor in COARSER:
-        side = float(f"{min(usual) * factor:.2g}")
-        spacing = tuple(float(f"{max(mm, side):.4g}") for mm in usual)
-        if whole(scans, spacing, volume, multiple):
-            return spacing if factor > 1 else None
-    return None
+
+    scans: Sequence[Extent]
+    multiple: int
+    roomy: Callable[[Sequence[int]], bool]
+
+    def patch(self, spacing: Sequence[float] | None) -> tuple[int, ...] | None:
+        """That of voxels of ``spacing``, None being those of the files; None if it is too large."""
+        sizes = [size_at(scan.shape, scan.spacing, spacing) for scan in self.scans]
+        sides = tuple(self.multiple * ceil(side / self.multiple) for side in np.quantile(sizes, MOST, axis=0))
+        return sides if self.roomy(sides) else None
+
+    def coarse(self) -> tuple[float, ...] | None:
+        """The finest spacing that has such a patch, in steps; None if the usual one has, or none that is fine enough.
+
+        Where voxels are longer along one axis, the others grow first.
+        """
+        if not all(scan.spacing_known for scan in self.scans):
+            return None
+        usual = middle_spacing(self.scans)
+        for factor in COARSER:
+            side = float(f"{min(usual) * factor:.2g}")
+            spacing = tuple(float(f"{max(mm, side):.4g}") for mm in usual)
+            if self.patch(spacing):
+                return spacing if factor > 1 else None
+        return None
 
 
-def whole(
-    scans: Sequence[Extent], spacing: Sequence[float] | None, volume: int, multiple: int
-) -> tuple[int, ...] | None:
-    """A patch of about ``volume`` voxels of ``spacing`` at most that holds the whole of most scans, if there is one."""
-    sizes = np.quantile([size_at(scan.shape, scan.spacing, spacing) for scan in scans], MOST, axis=0)
-    sides = tuple(multiple * ceil(size / multiple) for size in sizes)
-    return sides if prod(sides) <= ABOUT * volume else None
-
-
-def _patch(
-    scans: Sequence[Extent], spacing: Sequence[float] | None, volume: int, rows: int, means: Means
-) -> tuple[tuple[int, ...], str]:
-    """A patch of about ``volume`` voxels at most of which ``rows`` fit into the memory, and why it has its shape."""
-    held = whole(scans, spacing, volume, means.multiple)
-    if held and means.fits(rows, held):
-        return held, "the whole of nine scans in ten"
-    usual = middle_spacing(scans) if spacing is None else np.array(spacing)
-    middle = np.median([size_at(scan.shape, scan.spacing, spacing) for scan in scans], axis=0)
-    voxels = float(volume)
-    patch = near_cube(voxels, usual, middle, means.multiple)
-    while not means.fits(rows, patch) and voxels > SMALLEST_PATCH:
-        voxels *= 0.9
-        patch = near_cube(voxels, usual, middle, means.multiple)
-    return patch, f"as near to a cube as scans of {times(middle, '.0f')} voxels allow"
+def _cube(volume: float, spacing: Sides, shape: Sides, rows: int, means: Means) -> tuple[int, int, int]:
+    """The patch nearest to a cube of ``volume`` voxels, or of as many as fit into the memory ``rows`` times."""
+    patch = near_cube(volume, spacing, shape, means.multiple)
+    while not means.fits(rows, patch) and volume > SMALLEST_PATCH:
+        volume *= 0.9
+        patch = near_cube(volume, spacing, shape, means.multiple)
+    return patch
 
 
 def _asked(choice: str) -> str:

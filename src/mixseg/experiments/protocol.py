@@ -27,7 +27,7 @@ STRONG: dict[str, dict[str, Any]] = {
     "la": {"spacing": [1.0, 1.0, 1.0], "patch": [128, 96, 64]},
 }
 """And those of the preset ``strong``. Slices as they are, cropped round the centre: no mask of train or val is cut.
-Volumes with voxels so large that a patch holds the whole of most scans, as a plan would choose them."""
+Volumes with voxels so large that a patch holds the whole of most scans, much as a plan would choose them."""
 
 MADE_FROM_MASKS = {2: "erosion-3x3", 3: "erosion-10x10"}
 """Partial labels of a folder of scans that has none of its own, by number of axes."""

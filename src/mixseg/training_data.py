@@ -147,8 +147,8 @@ def check_classes(data: Data) -> None:
     missing = [name for index, name in enumerate(data.classes) if not seen[index]]
     if missing:
         raise MixsegError(
-            f"No training scan has a voxel labelled {missing[0]}: label some, or leave the class out "
-            "(--set 'target=[\"...\"]' names the classes to segment)."
+            f"No training scan has a voxel labelled {missing[0]} on the training grid: label some, choose smaller "
+            "voxels (spacing) if it is thin, or leave the class out (--set 'target=[\"...\"]' names those to segment)."
         )
 
 

@@ -57,6 +57,25 @@ def test_a_scan_whose_range_a_voxel_takes_up_is_told(tmp_path):
     assert "1 scan (a_01) is nearly of one grey, with an sd under 4 of 256 grey values" in made.remarks()[0]
 
 
+def test_a_structure_that_is_too_thin_for_the_grid_is_told(tmp_path):
+    case = dataclasses.replace(write_case(tmp_path / "in", "a", shape=(40, 40, 40)), partial=None)
+    mask = np.zeros((40, 40, 40), np.uint8)
+    mask[10:30, 10:30, 10:30] = 1
+    mask[5, :, :] = 2  # a sheet of one voxel
+    mask[32:38, 32:38, 32:38] = 3
+    for source, array in ((case.image[0], mask * 50), (case.full, mask)):
+        io.write(source.path, array, affine=np.eye(4))
+    fine, coarse = (
+        prepare([case], tmp_path / str(mm), PrepareOptions(dims=3, spacing=(mm, mm, mm)), workers=1)
+        for mm in (1.0, 1.9)
+    )
+    assert fine.cases[0].faded == ()
+    assert fine.remarks() == []
+    assert coarse.cases[0].faded == (2,)
+    (told,) = coarse.remarks()
+    assert told.startswith("The training grid is too coarse for Myo: 1 of 1 full masks keep less than 80% of it there")
+
+
 def test_slices_masks_and_strokes_lie_on_the_asked_grid(tmp_path):
     case = write_case(tmp_path / "in", "p1")
     prepared = prepare([case], tmp_path / "out", SMALL, workers=1)

@@ -11,7 +11,7 @@ from mixseg.errors import MixsegError
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, in_order, read_plan, write_plan
 from mixseg.experiments.planning import Request, make_plan
-from mixseg.experiments.protocol import PROTOCOLS, Scans, find_scans
+from mixseg.experiments.protocol import PROTOCOLS, Scans, find_scans, strong_grid
 from mixseg.experiments.tables_paper import beside
 from mixseg.methods import METHODS
 from mixseg.simulation import Recipe, simulate, simulate_phantom
@@ -184,6 +184,14 @@ def test_what_the_experiment_varies_wins_over_settings_and_those_over_the_preset
     # A method without the term is left as it is.
     plan = plan_of("main", request)
     assert {run.settings["method"]: run.settings["weights"] for run in plan.runs}["lower-bound"] == {}
+
+
+def test_the_default_has_a_grid_of_its_own_on_the_papers_scans_that_gives_way_to_what_is_asked_for():
+    assert strong_grid("la", {"steps": 4}) == {"spacing": [1.0, 1.0, 1.0], "patch": [128, 96, 64]}
+    assert strong_grid("acdc", {"depth": 3}) == {"size": [192, 192], "long_side": 256}
+    for asked in ({"dims": 2}, {"depth": 6}, {"spacing": None}, {"patch": [64, 64, 64]}):
+        assert strong_grid("la", asked) == {}
+    assert strong_grid("mine", {"dims": 3}) == {}
 
 
 def test_a_folder_with_a_mixture_of_labels_is_taken_as_it_is(tmp_path):

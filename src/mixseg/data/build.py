@@ -23,7 +23,7 @@ from mixseg.data.grid import Labels, resize_image, resize_labels, resize_masks, 
 from mixseg.data.native import Header, Native, check_headers
 from mixseg.data.options import PrepareOptions
 from mixseg.data.parallel import run_all
-from mixseg.data.prepared import ARRAYS, BEYOND, FORMAT, Prepared, PreparedCase
+from mixseg.data.prepared import ARRAYS, BEYOND, FADED, FORMAT, Prepared, PreparedCase
 from mixseg.errors import MixsegError
 from mixseg.files import explained, write_json
 from mixseg.partial_labels import GENERATORS
@@ -172,6 +172,7 @@ class OnGrid(NamedTuple):
         partial: Class indices, and IGNORE where nothing is labelled.
         beyond: The foreground of the full mask that the grid cuts off.
         lost_partial: How many labelled voxels of the partial map it cuts off.
+        faded: Classes that are too thin for the grid: much of what the full mask has of them is not there.
     """
 
     image: NDArray[np.uint8]
@@ -179,6 +180,7 @@ class OnGrid(NamedTuple):
     partial: Labels
     beyond: Places
     lost_partial: int
+    faded: tuple[int, ...]
 
 
 def to_grid(native: Native, case: PreparedCase, classes: tuple[str, ...], options: PrepareOptions) -> OnGrid:
@@ -189,8 +191,10 @@ def to_grid(native: Native, case: PreparedCase, classes: tuple[str, ...], option
     image = resize_image(stack(native.image), size, smooth=keeps_shape)
     table = _targets(classes, options)
     full = partial = np.full((*case.shape[: 3 - options.dims], *size), IGNORE, np.uint8)
+    faded: tuple[int, ...] = ()
     if native.full is not None:
         full = table[(resize_masks if keeps_shape else resize_labels)(stack(native.full), size)]
+        faded = faded_classes(table[native.full], full)
     if options.partial in GENERATORS and native.full is not None:
         rng = np.random.default_rng([options.seed, zlib.crc32(case.id.encode())])
         partial = GENERATORS[options.partial](full, rng, axis=0 if options.dims == 2 else -1)
@@ -199,7 +203,14 @@ def to_grid(native: Native, case: PreparedCase, classes: tuple[str, ...], option
     final = case.shape[3 - options.dims :]
     kept = centred(partial, final, IGNORE)
     lost = int((partial != IGNORE).sum()) - int((kept != IGNORE).sum())
-    return OnGrid(centred(image, final, 0), centred(full, final, IGNORE), kept, cut_off(full, final), lost)
+    return OnGrid(centred(image, final, 0), centred(full, final, IGNORE), kept, cut_off(full, final), lost, faded)
+
+
+def faded_classes(before: Labels, after: Labels) -> tuple[int, ...]:
+    """Classes, but for the background, of whose share of a mask less than ``FADED`` is left on another grid."""
+    shares = (np.bincount(mask.ravel(), minlength=IGNORE + 1)[:IGNORE] / mask.size for mask in (before, after))
+    was, is_now = shares
+    return tuple(index for index in np.flatnonzero(is_now < FADED * was).tolist() if index)
 
 
 def _targets(classes: tuple[str, ...], options: PrepareOptions) -> Labels:
@@ -231,7 +242,7 @@ def _fill(job: _Job) -> tuple[PreparedCase, Places]:
         target[case.offset * channels : (case.offset + case.voxels) * channels] = part.ravel()
         target.flush()
     mean, std = moments(placed.image, case)
-    case = replace(case, lost=len(placed.beyond), lost_partial=placed.lost_partial)
+    case = replace(case, lost=len(placed.beyond), lost_partial=placed.lost_partial, faded=placed.faded)
     return replace(case, low=native.low, high=native.high, mean=mean, std=std), placed.beyond
 
 

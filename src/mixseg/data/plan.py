@@ -5,7 +5,7 @@ Every choice comes with its reason in a sentence, and each can be given instead:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
@@ -31,8 +31,10 @@ MOST = 0.9
 """The share of scans of which a patch is to hold the whole: without its surroundings a structure is hard to tell."""
 ABOUT = 1.1
 """Times as many voxels as a preset's patch has are about as many."""
-COARSER = tuple(1.1**steps for steps in range(8))
-"""How many times as large voxels may become for that, smallest first. Beyond twice, small structures would be lost."""
+COARSER = tuple(1.1**steps for steps in range(1, 8))
+"""How many times as large voxels may become for that. Beyond about twice, small structures would be lost."""
+ROD = 4.0
+"""Times as long as wide."""
 
 Sides = Sequence[float] | NDArray[np.float64]
 Choice = tuple[dict[str, Any], list[str]]
@@ -142,43 +144,44 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
     """Voxel size and size of the patches: whole scans if that can be, else as near to cubes in mm as they allow."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
-    rows = sum(count or 0 for count in {**defaults["batch"], **given.get("batch", {})}.values())
     volume = prod(defaults["patch"])
-
-    def roomy(patch: Sequence[int]) -> bool:
-        return prod(patch) <= ABOUT * volume and means.fits(rows, patch)
-
-    whole = WholeScans(scans, means.multiple, roomy)
+    whole = WholeScans(scans, ABOUT * volume, means.multiple)
     if "spacing" not in given:
         chosen["spacing"], reason = _voxels(scans, None if "patch" in given else whole.coarse())
         reasons.append(reason)
     elif given["spacing"]:
         reasons.append(_asked(f"Voxels become {times(given['spacing'])} mm large"))
-    spacing = {**chosen, **given}["spacing"]
     if "patch" in given:
         reasons.append(_asked(f"Patches have {times(given['patch'])} voxels"))
         return chosen, reasons
-    patch, shape = whole.patch(spacing), "the whole of nine scans in ten"
-    if patch is None:
-        middle = np.median([size_at(scan.shape, scan.spacing, spacing) for scan in scans], axis=0)
+    spacing = {**chosen, **given}["spacing"]
+    rows = sum(count or 0 for count in {**defaults["batch"], **given.get("batch", {})}.values())
+    sizes = np.array([size_at(scan.shape, scan.spacing, spacing) for scan in scans])
+    patch = whole.patch(spacing)
+    if patch and means.fits(rows, patch):
+        held = int((sizes <= patch).all(axis=1).sum())
+        shape = f"the whole of {held} of {len(scans)} scans" if held < len(scans) else "the whole of every scan"
+    else:
+        middle = np.median(sizes, axis=0)
         patch = _cube(volume, middle_spacing(scans) if spacing is None else spacing, middle, rows, means)
         shape = f"as near to a cube as scans of {times(middle, '.0f')} voxels allow"
     chosen["patch"] = patch
     mm = np.multiply(patch, middle_spacing(scans) if spacing is None else spacing)
-    reasons.append(f"Patches have {times(patch)} voxels, {times(mm, '.0f')} mm: {shape}.")
+    extent = f", {times(mm, '.0f')} mm" if all(scan.spacing_known for scan in scans) else ""
+    reasons.append(f"Patches have {times(patch)} voxels{extent}: {shape}.")
     return chosen, reasons
 
 
 def _voxels(scans: Sequence[Extent], coarse: tuple[float, ...] | None) -> tuple[tuple[float, ...] | None, str]:
     """``spacing``: ``coarse``, if there is such a one, or the usual one."""
     usual = middle_spacing(scans)
+    if not all(scan.spacing_known for scan in scans):
+        return None, "Voxels stay as they are: not all scans have a known voxel size."
     if coarse:
-        why = f"not {times(usual)}, so that a patch holds a whole scan"
+        why = f"not {times(usual)}, so that a patch of the usual size holds a whole scan"
         return coarse, f"Voxels become {times(coarse)} mm large, {why}."
     if all((np.abs(scan.spacing / usual - 1) < SAME).all() for scan in scans):
         return None, f"Voxels stay {times(usual)} mm large, as in all scans."
-    if not all(scan.spacing_known for scan in scans):
-        return None, "Voxels stay as they are: not all files hold a voxel size."
     why = "the median of all scans along each axis"
     return tuple(float(f"{mm:.4g}") for mm in usual), f"Voxels become {times(usual)} mm large, {why}."
 
@@ -189,33 +192,39 @@ class WholeScans:
 
     Attributes:
         scans: How large they are.
-        multiple: Of which every side of a patch is one.
-        roomy: Whether a patch is small enough to train on.
+        most: Voxels that a patch may have.
+        multiple: Of which every side of it is one.
     """
 
     scans: Sequence[Extent]
+    most: float
     multiple: int
-    roomy: Callable[[Sequence[int]], bool]
 
     def patch(self, spacing: Sequence[float] | None) -> tuple[int, ...] | None:
-        """That of voxels of ``spacing``, None being those of the files; None if it is too large."""
-        sizes = [size_at(scan.shape, scan.spacing, spacing) for scan in self.scans]
-        sides = tuple(self.multiple * ceil(side / self.multiple) for side in np.quantile(sizes, MOST, axis=0))
-        return sides if self.roomy(sides) else None
+        """That of voxels of ``spacing``, None being those of the files; None if it has too many."""
+        sizes = np.array([size_at(scan.shape, scan.spacing, spacing) for scan in self.scans])
+        for share in np.linspace(MOST, 1, 11):  # of each axis; of all three at once it is less
+            sides = self.multiple * np.ceil(np.quantile(sizes, share, axis=0) / self.multiple).astype(int)
+            if (sizes <= sides).all(axis=1).mean() >= MOST:
+                break
+        return tuple(sides.tolist()) if prod(sides.tolist()) <= self.most else None
 
     def coarse(self) -> tuple[float, ...] | None:
         """The finest spacing that has such a patch, in steps; None if the usual one has, or none that is fine enough.
 
-        Where voxels are longer along one axis, the others grow first.
+        Where voxels are longer along one axis, the others grow first. A rod is no patch: it would show a narrow
+        field at half its resolution, to hold all of its length.
         """
-        if not all(scan.spacing_known for scan in self.scans):
-            return None
         usual = middle_spacing(self.scans)
+        if self.patch(tuple(usual)):
+            return None
         for factor in COARSER:
             side = float(f"{min(usual) * factor:.2g}")
             spacing = tuple(float(f"{max(mm, side):.4g}") for mm in usual)
-            if self.patch(spacing):
-                return spacing if factor > 1 else None
+            patch = self.patch(spacing)
+            if patch:
+                mm = np.multiply(patch, spacing)
+                return spacing if mm.max() <= ROD * mm.min() else None
         return None
 
 

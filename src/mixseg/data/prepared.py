@@ -18,6 +18,10 @@ from mixseg.types import Kind
 FORMAT = 1
 ARRAYS = ("image", "full", "partial")
 BEYOND = "beyond.npy"
+FADED = 0.8
+"""A structure of whose volume less is left on the training grid is too thin for it."""
+A_FEW = 0.1
+"""Of the masks: a scan in which a structure happens to be tiny is no fault of the grid."""
 
 Array = NDArray[np.uint8]
 
@@ -50,6 +54,7 @@ class PreparedCase:
             slice is stretched to it.
         lost: How many foreground voxels of the full mask the crop cuts off; ``Prepared.beyond`` has them.
         lost_partial: How many labelled voxels of the partial map it cuts off.
+        faded: Classes of the full mask that are too thin for the grid.
     """
 
     id: str
@@ -74,6 +79,7 @@ class PreparedCase:
     field: tuple[int, ...] = ()
     lost: int = 0
     lost_partial: int = 0
+    faded: tuple[int, ...] = ()
 
     @property
     def kind(self) -> Kind:
@@ -176,8 +182,21 @@ class Prepared:
         return np.asarray(every[first : first + case.lost], np.int32)
 
     def remarks(self) -> list[str]:
-        """A sentence about labels that lie beyond the grid and one about images that show nothing, if there are any."""
-        return [*self._losses(), *faint([case.id for case in self.cases if case.is_faint])]
+        """Sentences about labels that the grid cuts off or is too coarse for, and about images that show nothing."""
+        return [*self._losses(), *self._faded(), *faint([case.id for case in self.cases if case.is_faint])]
+
+    def _faded(self) -> list[str]:
+        masks = [case for case in self.cases if case.has_full]
+        said = []
+        for index, name in enumerate(self.classes):
+            faded = [case for case in masks if index in case.faded]
+            if len(faded) > A_FEW * len(masks):
+                said.append(
+                    f"The training grid is too coarse for {name}: {len(faded)} of {len(masks)} full masks keep less "
+                    f"than {FADED:.0%} of it there, where scores are counted too. Smaller voxels (spacing), or a "
+                    "larger size, keep it."
+                )
+        return said
 
     def _losses(self) -> list[str]:
         full, partial = (sum(getattr(case, which) for case in self.cases) for which in ("lost", "lost_partial"))

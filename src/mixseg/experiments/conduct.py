@@ -19,7 +19,7 @@ from mixseg.experiments.grid import Experiment
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan, run_path, write_plan
 from mixseg.experiments.planning import Request, asked_of, make_plan, rows_of
-from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, STRONG, Scans, find_scans, layout_of, made_in
+from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, Scans, find_scans, layout_of, made_in, strong_grid
 from mixseg.experiments.runner import Board, see_through
 from mixseg.folder import RunFolder
 from mixseg.hardware import Hardware
@@ -128,7 +128,7 @@ def _on_one_grid(scans: Scans, request: Request, place: Place) -> Scans:
     preset = request.preset_for(scans.dataset)
     if preset != PLANNED:
         return scans
-    common = {**scans.settings, **STRONG.get(scans.dataset, {})}
+    common = {**scans.settings, **strong_grid(scans.dataset, request.settings)}
     told = {"preset": preset, "dataset": scans.layout, **common, **request.settings}
     plan = plan_for([extent_of(case) for case in scans.cases], told, Hardware(place.device))
     grid = {key: value for key, value in plan.settings.items() if key != "batch"}  # which is a method's own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,15 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
     drawn = any(case.kind == "partial" for case in cases)
     settings = {"dims": dims, "partial": "drawn" if drawn else MADE_FROM_MASKS[dims]}
     return Scans(folder.resolve().name, folder, layout, cases, settings, as_labelled=drawn)
+
+
+def strong_grid(dataset: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """That of ``STRONG``; none for voxels, patches or axes of one's own, or a network that halves it too often."""
+    grid, dims = STRONG.get(dataset, {}), PROTOCOLS.get(dataset, {}).get("dims")
+    another = {"spacing", "patch"} & asked.keys() or asked.get("dims", dims) != dims
+    multiple = 2 ** (asked.get("depth") or 0)
+    suits = all(side % multiple == 0 for key in ("size", "patch") for side in grid.get(key, ()))
+    return grid if suits and not another else {}
 
 
 def made_in(out: Path) -> Path:

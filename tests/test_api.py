@@ -50,6 +50,14 @@ def validation():
     return [mixseg.scan(f"v{seed}", image, full=mask) for seed in (20, 21) for image, mask in [blob(seed)]]
 
 
+def ball(seed):
+    """A volume with a bright ball in it, and where that is."""
+    rng = np.random.default_rng(seed)
+    where = np.stack(np.indices((36, 34, 32)), -1) - rng.uniform(14, 20, 3)
+    mask = (where**2).sum(-1) < 49
+    return mask * 2.0 + rng.standard_normal(mask.shape), mask
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("api") / "run"
@@ -247,6 +255,22 @@ def test_a_label_beyond_the_named_classes_is_told_with_the_scan(tmp_path):
     image, mask = blob(0)
     with pytest.raises(MixsegError, match="s9 has the label 3, and 2 classes are named"):
         mixseg.train([mixseg.scan("s9", image, full=3 * mask)], classes=CLASSES, out=tmp_path, **TINY)
+
+
+def test_volumes_of_other_voxels_than_those_learned_are_resampled(tmp_path):
+    scans = [mixseg.scan(f"v{seed}", ball(seed)[0], full=ball(seed)[1], spacing=(1, 1, 1)) for seed in range(3)]
+    tiny = {"width": 2, "depth": 2, "steps": 2, "batch": {"full": 1, "partial": 0}, "device": "cpu"}
+    model = mixseg.train(
+        scans[:2], val=scans[2:], classes=CLASSES, out=tmp_path / "run", method="lower-bound", dims=3, **tiny
+    )
+    assert model.config.spacing == (1.0, 1.0, 1.0)
+    image, _ = ball(4)
+    coarse = image[::2, ::2, ::2]
+    seen = model.probabilities(coarse, spacing=(2, 2, 2))
+    assert seen.shape[1:] == coarse.shape
+    assert not np.allclose(seen, model.probabilities(coarse, spacing=(1, 1, 1)))
+    with pytest.raises(MixsegError, match="spacing"):
+        model.predict(image)
 
 
 def test_a_spacing_may_be_an_array():

@@ -98,7 +98,8 @@ def test_volumes_are_resampled_to_the_median_and_left_alone_where_they_agree():
     chosen = plan(CT, VOLUMES).settings
     assert chosen["spacing"] == (0.8, 0.8, 1.5)
     same = plan([Extent((400, 300, 280), (0.6, 0.6, 0.6))] * 3, VOLUMES)
-    assert same.settings == {"dims": 3, "spacing": None, "patch": (96, 96, 96)}
+    assert same.settings == {"dims": 3, "spacing": (0.6, 0.6, 0.6), "patch": (96, 96, 96)}
+    assert "Voxels stay 0.6x0.6x0.6 mm large" in same.reasons[1]
     unknown = [Extent(scan.shape, scan.spacing, spacing_known=False) for scan in CT]
     assert plan(unknown, VOLUMES).settings["spacing"] is None
 
@@ -112,12 +113,12 @@ def test_voxels_become_coarser_where_a_patch_then_holds_a_whole_scan():
     # The long axis of a voxel stays as it is; what is chosen is left alone; without a voxel size nothing can be.
     long = plan([Extent((200, 200, 60), (0.7, 0.7, 1.5))] * 3, VOLUMES).settings
     assert long == {"dims": 3, "spacing": (1.1, 1.1, 1.5), "patch": (128, 128, 64)}
-    assert plan(atria, VOLUMES, patch=(96, 96, 64)).settings == {"dims": 3, "spacing": None}
+    assert plan(atria, VOLUMES, patch=(96, 96, 64)).settings == {"dims": 3, "spacing": (0.625, 0.625, 0.625)}
     assert plan(atria, VOLUMES, spacing=None).settings == {"dims": 3, "patch": (112, 112, 80)}
     unknown = [scan._replace(spacing_known=False) for scan in atria]
     assert plan(unknown, VOLUMES).settings == {"dims": 3, "spacing": None, "patch": (112, 112, 80)}
     small = plan([Extent((88, 72, 60), (1.0, 1.0, 1.0))] * 3, VOLUMES).settings
-    assert small == {"dims": 3, "spacing": None, "patch": (96, 80, 64)}  # fits as it is: padded, not cut
+    assert small == {"dims": 3, "spacing": (1.0, 1.0, 1.0), "patch": (96, 80, 64)}  # fits as it is: padded, not cut
     # Memory takes from the patch, not from the voxels: methods that are compared have one grid.
     tight = plan(atria, replace(VOLUMES, memory=8e9))
     assert tight.settings["spacing"] == (0.92, 0.92, 0.92)
@@ -126,7 +127,7 @@ def test_voxels_become_coarser_where_a_patch_then_holds_a_whole_scan():
     # Voxels between two steps are tried as they are; no field is halved for the length of a rod.
     between = plan([Extent((150, 117, 60), (1.151, 1.151, 1.151))] * 4, VOLUMES).settings
     assert between == {"dims": 3, "spacing": (1.3, 1.3, 1.3), "patch": (144, 112, 64)}
-    assert plan([Extent((60, 60, 900), (1.0, 1.0, 1.0))] * 2, VOLUMES).settings["spacing"] is None
+    assert plan([Extent((60, 60, 900), (1.0, 1.0, 1.0))] * 2, VOLUMES).settings["spacing"] == (1.0, 1.0, 1.0)
 
 
 def test_a_plan_tells_how_many_scans_a_patch_holds():

@@ -208,9 +208,8 @@ def to_grid(native: Native, case: PreparedCase, classes: tuple[str, ...], option
 
 def faded_classes(before: Labels, after: Labels) -> tuple[int, ...]:
     """Classes, but for the background, of whose share of a mask less than ``FADED`` is left on another grid."""
-    shares = (np.bincount(mask.ravel(), minlength=IGNORE + 1)[:IGNORE] / mask.size for mask in (before, after))
-    was, is_now = shares
-    return tuple(index for index in np.flatnonzero(is_now < FADED * was).tolist() if index)
+    was, left = (np.bincount(mask.ravel(), minlength=IGNORE + 1)[:IGNORE] / mask.size for mask in (before, after))
+    return tuple(index for index in np.flatnonzero(left < FADED * was).tolist() if index)
 
 
 def _targets(classes: tuple[str, ...], options: PrepareOptions) -> Labels:

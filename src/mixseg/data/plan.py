@@ -180,10 +180,11 @@ def _voxels(scans: Sequence[Extent], coarse: tuple[float, ...] | None) -> tuple[
     if coarse:
         why = f"not {times(usual)}, so that a patch of the usual size holds a whole scan"
         return coarse, f"Voxels become {times(coarse)} mm large, {why}."
+    # Given though nothing changes: the images that the run will predict may have others.
+    spacing = tuple(float(f"{mm:.4g}") for mm in usual)
     if all((np.abs(scan.spacing / usual - 1) < SAME).all() for scan in scans):
-        return None, f"Voxels stay {times(usual)} mm large, as in all scans."
-    why = "the median of all scans along each axis"
-    return tuple(float(f"{mm:.4g}") for mm in usual), f"Voxels become {times(usual)} mm large, {why}."
+        return spacing, f"Voxels stay {times(usual)} mm large, as in all scans."
+    return spacing, f"Voxels become {times(usual)} mm large, the median of all scans along each axis."
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,7 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
         reasons.append(_asked(f"Patches have {times(given['patch'])} voxels"))
         return chosen, reasons
     spacing = {**chosen, **given}["spacing"]
+    voxel = middle_spacing(scans) if spacing is None else spacing
     rows = sum(count or 0 for count in {**defaults["batch"], **given.get("batch", {})}.values())
     sizes = np.array([size_at(scan.shape, scan.spacing, spacing) for scan in scans])
     patch = whole.patch(spacing)
@@ -163,11 +164,11 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
         shape = f"the whole of {held} of {len(scans)} scans" if held < len(scans) else "the whole of every scan"
     else:
         middle = np.median(sizes, axis=0)
-        patch = _cube(volume, middle_spacing(scans) if spacing is None else spacing, middle, rows, means)
+        patch = _cube(volume, voxel, middle, rows, means)
         shape = f"as near to a cube as scans of {times(middle, '.0f')} voxels allow"
     chosen["patch"] = patch
-    mm = np.multiply(patch, middle_spacing(scans) if spacing is None else spacing)
-    extent = f", {times(mm, '.0f')} mm" if all(scan.spacing_known for scan in scans) else ""
+    known = all(scan.spacing_known for scan in scans)
+    extent = f", {times(np.multiply(patch, voxel), '.0f')} mm" if known else ""
     reasons.append(f"Patches have {times(patch)} voxels{extent}: {shape}.")
     return chosen, reasons
 

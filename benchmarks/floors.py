@@ -33,12 +33,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from mixseg.core.types import Batch
 from mixseg.methods import Method
-from mixseg.networks import convolutions
+from mixseg.networks import layers as convolutions
 from mixseg.networks.layers import CONVOLUTIONS, NORMALISATIONS
 from mixseg.networks.unet import UNetDecoder
 from mixseg.networks.vnet import VNetDecoder
-from mixseg.types import Batch
 from stopwatch import time_calls, time_kernels
 
 POOLS = (nn.MaxPool2d, nn.MaxPool3d)

@@ -5,7 +5,7 @@ python benchmarks/phantom.py --out runs [--3d] [--methods lower-bound kl-ent | a
 Hearts, left ventricle, Set-3: their slices, or with --3d volumes. Runs that are finished are left as they are, one that
 was stopped goes on. Writes phantom.json (phantom-3d.json) and, from both, phantom.md to docs/results
 (--results FOLDER), from all runs of that length below --out: parts of the grid may be run apart, and elsewhere, with
-`python -m mixseg.run` on the packed scans; finished ones need no weights. Proposals come from kl of the same seed,
+`python -m mixseg.training` on the packed scans; finished ones need no weights. Proposals come from kl of the same seed,
 which is trained first if it must be.
 """
 
@@ -18,15 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mixseg.config import make_config
+from mixseg.cli.demo import PATIENTS, SETTINGS
+from mixseg.core.files import read_json, replacing, write_json
 from mixseg.datasets import phantom
-from mixseg.demo import PATIENTS, SETTINGS
-from mixseg.experiments.tables_markdown import grid
-from mixseg.files import read_json, replacing, write_json
-from mixseg.folder import RunFolder
-from mixseg.hardware import Hardware
 from mixseg.methods import METHODS
-from mixseg.pipeline import train_folder
+from mixseg.report.experiment.tables_markdown import grid
+from mixseg.runs.config import make_config
+from mixseg.runs.device import Hardware
+from mixseg.runs.folder import RunFolder
+from mixseg.training.folder import train_folder
 
 PROPOSER = "kl"
 SAME_EVERYWHERE = {"precision": "fp32"}  # also on a CPU that has bf16

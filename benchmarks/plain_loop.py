@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from mixseg.config import Config
 from mixseg.data.scan import Scan
 from mixseg.methods import METHODS
+from mixseg.runs.config import Config
 
 UNLABELLED = 255
 WORKERS = {"cuda": 4}

@@ -61,7 +61,7 @@ def predict_capped(folder, cap, overlap):
     resource.setrlimit(resource.RLIMIT_AS, (int(cap * GB), int(cap * GB)))
     import torch
 
-    from mixseg.prediction import predict_folder
+    from mixseg.inference.folder import predict_folder
 
     started = time.monotonic()
     (written,) = predict_folder(folder / "run", folder / "images", folder / "out", overlap=overlap, device="cpu")

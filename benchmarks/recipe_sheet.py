@@ -13,11 +13,11 @@ import matplotlib as mpl
 import numpy as np
 import torch
 
+from mixseg.core.types import IGNORE, Batch, Part
 from mixseg.data.augment import STRONG, augment
 from mixseg.datasets import phantom
-from mixseg.methods.mixing import mix
-from mixseg.partial_labels import GENERATORS
-from mixseg.types import IGNORE, Batch, Part
+from mixseg.datasets.partial_labels import GENERATORS
+from mixseg.methods.cutmix import mix
 from sheet_file import PICTURES, save
 
 mpl.use("Agg")

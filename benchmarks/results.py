@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mixseg.config import Config, to_dict
-from mixseg.data.build import digest
-from mixseg.errors import MixsegError
-from mixseg.files import read_json, replacing
-from mixseg.metrics import METRICS
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import read_json, replacing
+from mixseg.data.prepare.build import digest
+from mixseg.evaluation.metrics import METRICS
 from mixseg.report.run_files import RunFiles
+from mixseg.runs.config import Config, to_dict
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "results" / "runs.jsonl"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Cell
-from mixseg.experiments.results import NOT_RUN, Spread
-from mixseg.experiments.tables import MEASURES, score_cells, teacher_first, value_text
-from mixseg.experiments.tables_paper import METRICS, paper_value
+from mixseg.report.experiment.results import NOT_RUN, Spread
+from mixseg.report.experiment.tables import MEASURES, score_cells, teacher_first, value_text
+from mixseg.report.experiment.tables_paper import METRICS, paper_value
 from results_groups import Group
 
 Plain = dict[tuple[str, str], Group]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from mixseg.config import to_dict
-from mixseg.files import replacing
+from mixseg.core.files import replacing
+from mixseg.evaluation.scores import branch_name
 from mixseg.report.figures.style import INK, line, logarithmic, mark_steps, name_axes, panels
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import title
-from mixseg.scores import branch_name
+from mixseg.runs.config import to_dict
 from results_groups import changes
 
 STEP = "training step"

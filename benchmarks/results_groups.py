@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mixseg.config import Config, make_config, to_dict
-from mixseg.experiments.planning import changed, setting
+from mixseg.evaluation.scores import MEAN
+from mixseg.experiments.planner import changed, setting
 from mixseg.experiments.protocol import PROTOCOLS, STRONG, steps_of
-from mixseg.experiments.results import Spread, spread
 from mixseg.methods import METHODS
-from mixseg.scores import MEAN
+from mixseg.report.experiment.results import Spread, spread
+from mixseg.runs.config import Config, make_config, to_dict
 
 Record = dict[str, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mixseg.experiments.results import NOT_RUN
-from mixseg.experiments.tables import heading
-from mixseg.experiments.tables_markdown import grid
-from mixseg.scores import MEAN
+from mixseg.evaluation.scores import MEAN
+from mixseg.report.experiment.results import NOT_RUN
+from mixseg.report.experiment.tables import heading
+from mixseg.report.experiment.tables_markdown import grid
 from results_cells import FACTORS, ROLES, SETS, ours, printed
 from results_groups import Group
 from results_variants import costs

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mixseg.experiments.results import NOT_RUN
-from mixseg.experiments.tables import CHECKPOINTS, heading, score_head
-from mixseg.experiments.tables_markdown import grid
-from mixseg.scores import difference_text
+from mixseg.evaluation.scores import difference_text
+from mixseg.report.experiment.results import NOT_RUN
+from mixseg.report.experiment.tables import CHECKPOINTS, heading, score_head
+from mixseg.report.experiment.tables_markdown import grid
 from results_cells import FACTORS, ROLES, SETS, Plain, cells, ours, printed
 from results_groups import Group, Record, gather
 from results_strong import strong_page

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import product
 
 from mixseg.experiments.paper import EXPERIMENTS
-from mixseg.experiments.tables import CHECKPOINTS, score_head, value_text
-from mixseg.experiments.tables_markdown import grid
-from mixseg.typed_json import merged
+from mixseg.report.experiment.tables import CHECKPOINTS, score_head, value_text
+from mixseg.report.experiment.tables_markdown import grid
+from mixseg.runs.typed_json import merged
 from results_cells import Plain, cells, printed
 from results_groups import Group, changes, usual_config
 

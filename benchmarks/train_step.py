@@ -34,10 +34,10 @@ from lightning_fabric import Fabric
 from contenders import Flags, Scans, make_feed, make_scans, mixseg_step, plain_step, time_feed, time_look
 from floors import ceilings, floors, observe
 from kernel_profile import profile_steps
-from mixseg import engine
-from mixseg.config import Config, make_config
-from mixseg.hardware import Hardware, make_fabric, settle_precision
-from mixseg.model import build
+from mixseg.runs.build import build
+from mixseg.runs.config import Config, make_config
+from mixseg.runs.device import Hardware, make_fabric, settle_precision
+from mixseg.training import loop
 from plain_loop import plain_family
 from stopwatch import Deadline, Step, Version, attempt, clean
 
@@ -267,9 +267,9 @@ def main() -> None:
         from torch._inductor import config as inductor
 
         setattr(inductor, key, value)
-        engine.COMPILER[key] = value
+        loop.COMPILER[key] = value
     if args.all_biases:
-        engine.drop_idle_biases = lambda method: None
+        loop.drop_idle_biases = lambda method: None
     precision = settle_precision(dict(args.set).get("precision", "auto"), args.device, dims=args.dims)
     fabric = make_fabric(Hardware(device=args.device), precision)
     flags = Flags()

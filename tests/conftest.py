@@ -10,7 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from mixseg.data import parallel
+from mixseg.core import workers
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,7 +28,7 @@ def _the_same_precision_on_every_machine():
 def _a_handful_of_scans_is_prepared_in_this_process():
     """Worker processes take seconds to start and the scans of a test none: tests of processes ask for them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parallel, "FEW", 100)
+        patch.setattr(workers, "FEW", 100)
         yield
 
 

@@ -2,9 +2,9 @@
 
 import torch
 
+from mixseg.core.types import IGNORE, Batch, Part
 from mixseg.methods import MethodOptions, make_method
 from mixseg.networks import make_network
-from mixseg.types import IGNORE, Batch, Part
 
 SIDE = {2: 32, 3: 16}
 

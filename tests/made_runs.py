@@ -8,11 +8,11 @@ import json
 import numpy as np
 import torch
 
-from mixseg.config import make_config
+from mixseg.core.types import IGNORE
 from mixseg.data.scan import Scan
-from mixseg.logbook import read_log
-from mixseg.run import Data
-from mixseg.types import IGNORE
+from mixseg.runs.config import make_config
+from mixseg.runs.log import read_log
+from mixseg.training.train import Data
 
 CLASSES = ("background", "disc")
 

@@ -10,11 +10,11 @@ import pytest
 
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.datasets import DATASETS
-from mixseg.losses import DIVERGENCES
+from mixseg.datasets.partial_labels import GENERATORS
 from mixseg.methods import METHODS
+from mixseg.methods.losses import DIVERGENCES
 from mixseg.networks import NETWORKS
-from mixseg.partial_labels import GENERATORS
-from mixseg.presets import PRESETS
+from mixseg.runs.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "mixseg"
@@ -60,12 +60,12 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import runpy
-sys.argv = ["mixseg.run", "--help"]
+sys.argv = ["mixseg.training", "--help"]
 try:
-    runpy.run_module("mixseg.run", run_name="__main__")
+    runpy.run_module("mixseg.training", run_name="__main__")
 except SystemExit as end:
     assert not end.code, end.code
-import mixseg.run
+import mixseg.training.train
 loaded = sorted({{name.split(".")[0] for name in sys.modules}} & set({BLOCKED}))
 assert not loaded, loaded
 """

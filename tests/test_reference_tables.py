@@ -9,11 +9,11 @@ from collections.abc import Mapping
 import pytest
 
 from conftest import ROOT
-from mixseg.config import BatchSizes, Config
 from mixseg.experiments.paper import EXPERIMENTS
-from mixseg.experiments.tables_markdown import grid
 from mixseg.methods import METHODS, MethodOptions
-from mixseg.presets import PRESETS
+from mixseg.report.experiment.tables_markdown import grid
+from mixseg.runs.config import BatchSizes, Config
+from mixseg.runs.presets import PRESETS
 
 REFERENCE = ROOT / "docs" / "reference"
 

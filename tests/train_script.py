@@ -12,10 +12,10 @@ from pathlib import Path
 from torch import distributed
 
 from made_runs import config, data
-from mixseg import engine
-from mixseg.errors import MixsegError
-from mixseg.hardware import Hardware
-from mixseg.run import train
+from mixseg.core.errors import MixsegError
+from mixseg.runs.device import Hardware
+from mixseg.training import loop
+from mixseg.training.train import train
 
 
 def tell_of_a_group() -> None:
@@ -28,7 +28,7 @@ if __name__ == "__main__":
     warnings.simplefilter("error")
     atexit.register(tell_of_a_group)
     asked = json.loads(sys.argv[2])
-    engine.SECONDS_BETWEEN_CHECKPOINTS = asked.get("seconds_between_checkpoints", 60.0)
+    loop.SECONDS_BETWEEN_CHECKPOINTS = asked.get("seconds_between_checkpoints", 60.0)
     try:
         train(
             config(**asked.get("config", {})),

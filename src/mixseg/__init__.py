@@ -10,11 +10,24 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mixseg.api import ArrayScan, Model, load, predict, scan, train
-    from mixseg.errors import MixsegError
+    from mixseg.core.errors import MixsegError
+    from mixseg.data.arrays import ArrayScan, scan
+    from mixseg.inference.model import Model, load, predict
+    from mixseg.training.arrays import train
 
 __version__ = "0.1.0"
 __all__ = ["ArrayScan", "MixsegError", "Model", "__version__", "load", "predict", "scan", "train"]
+
+HOMES = {
+    "ArrayScan": "mixseg.data.arrays",
+    "MixsegError": "mixseg.core.errors",
+    "Model": "mixseg.inference.model",
+    "load": "mixseg.inference.model",
+    "predict": "mixseg.inference.model",
+    "scan": "mixseg.data.arrays",
+    "train": "mixseg.training.arrays",
+}
+"""The module of each public name."""
 
 # Before torch is imported: let waiting threads sleep soon, unless the user has a policy. By default they spin for long,
 # and with another busy process beside it a training step takes ten times as long and more. So many spins are what
@@ -25,10 +38,10 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the module holds under that name
     """Loaded when first used: importing mixseg imports no torch, and ``mixseg --help`` answers at once."""
-    if name in __all__:
+    if name in HOMES:
         from importlib import import_module
 
-        return getattr(import_module("mixseg.errors" if name == "MixsegError" else "mixseg.api"), name)
+        return getattr(import_module(HOMES[name]), name)
     raise AttributeError(f"module 'mixseg' has no attribute {name!r}")
 
 

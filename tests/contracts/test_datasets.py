@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from dataset_folders import MAKERS
-from mixseg import io
-from mixseg.datasets import DATASETS, check, load, load_images, recognise
-from mixseg.types import KINDS
+from mixseg.core.types import KINDS
+from mixseg.datasets import DATASETS, check, formats, load, load_images, recognise
 
 
 @pytest.fixture(scope="module", params=list(DATASETS))
@@ -53,11 +52,11 @@ def test_files_exist_and_their_contents_are_sound(dataset):
 
 def test_labels_lie_on_the_grid_of_the_image(dataset):
     for case in dataset[2]:
-        place = io.read_geometry(case.image[0])
+        place = formats.read_geometry(case.image[0])
         assert len(place.shape) == 3
         for source in sources(case):
-            assert not io.same_geometry(place, io.read_geometry(source))
-            assert io.read_geometry(source).shape == io.read(source).array.shape
+            assert not formats.same_geometry(place, formats.read_geometry(source))
+            assert formats.read_geometry(source).shape == formats.read(source).array.shape
 
 
 def test_classes_are_named_and_labels_stay_within_them(dataset):
@@ -67,16 +66,16 @@ def test_classes_are_named_and_labels_stay_within_them(dataset):
         assert all(case.classes)
         for source in sources(case)[len(case.image) :]:
             assert source.ids is not None
-            assert set(io.read_labels(source).array.ravel().tolist()) <= {*range(len(case.classes)), 255}
+            assert set(formats.read_labels(source).array.ravel().tolist()) <= {*range(len(case.classes)), 255}
 
 
 def test_the_kind_tells_whether_voxels_are_unlabelled(dataset):
     for case in dataset[2]:
         assert case.kind in KINDS
         if case.full is not None:
-            assert (io.read_labels(case.full).array != 255).all()
+            assert (formats.read_labels(case.full).array != 255).all()
         if case.partial is not None:
-            labels = io.read_labels(case.partial).array
+            labels = formats.read_labels(case.partial).array
             assert (labels == 255).any()
             assert (labels != 255).any()
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixseg.losses import DIVERGENCES, divergence, smooth
+from mixseg.methods.losses import DIVERGENCES, divergence, smooth
 
 NAMES = [*DIVERGENCES, "alpha-0.5", "alpha-1", "alpha-20"]
 every_divergence = pytest.mark.parametrize("name", NAMES)

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mixseg.errors import MixsegError
-from mixseg.partial_labels import GENERATORS
-from mixseg.types import IGNORE
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE
+from mixseg.datasets.partial_labels import GENERATORS
 
 SHAPES = st.one_of(
     st.tuples(st.integers(1, 16), st.integers(1, 16)),

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from discs import batch, part, tiny_method, total, train
+from mixseg.core.types import IGNORE
 from mixseg.methods import METHODS
-from mixseg.methods.teacher import Teacher
+from mixseg.methods.ema import Teacher
 from mixseg.networks import Network
-from mixseg.types import IGNORE
 
 every_method = pytest.mark.parametrize("name", list(METHODS))
 in_2d_and_3d = pytest.mark.parametrize("dims", [2, 3])

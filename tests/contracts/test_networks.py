@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 import torch
 
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 from mixseg.networks import NETWORKS, make_network
 from mixseg.networks.base import Init, Norm
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from mixseg.core.types import IGNORE
 from mixseg.data.augment import AUGMENTATIONS, NONE, PAPER_3D, STRONG, Augmentation, Chance, apply, augment, draw
 from mixseg.data.augment.separable import CELLS, CONTROL_POINTS, along, gaussian, spline, subsampling
-from mixseg.types import IGNORE
 
 GEOMETRIC = Augmentation(
     flip=0.5,

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scans import write_case
 
-from mixseg import io
-from mixseg.data.build import lay_out
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE
 from mixseg.data.crop import centred, cut_off, kept_part, uncut
-from mixseg.data.grid import probabilities_to_source, resize_linear, resize_masks, to_slices, to_source
 from mixseg.data.native import Header
-from mixseg.data.prepare import PrepareOptions, prepare, read_header, read_native
-from mixseg.errors import MixsegError
-from mixseg.metrics import dice
-from mixseg.training_data import bare_scan
-from mixseg.types import IGNORE
+from mixseg.data.prepare.build import bare_scan, lay_out
+from mixseg.data.prepare.files import PrepareOptions, prepare, read_header, read_native
+from mixseg.data.resample import probabilities_to_source, resize_linear, resize_masks, to_slices, to_source
+from mixseg.datasets import formats
+from mixseg.evaluation.metrics import dice
+from scans import write_case
 
 sides = st.integers(1, 30)
 quiet = settings(deadline=None, derandomize=True, max_examples=80)
@@ -111,7 +110,7 @@ def test_all_drawn_strokes_survive_a_coarser_spacing(tmp_path):
     case = write_case(tmp_path / "in", "a")
     coarse = prepare([case], tmp_path / "out", PrepareOptions(size=(16, 16), spacing=(3.0, 3.0)), workers=1)
     entry = coarse.cases[0]
-    strokes = to_slices(io.read_labels(case.partial).array)
+    strokes = to_slices(formats.read_labels(case.partial).array)
     kept = centred(coarse.partial(entry), entry.field, IGNORE)
     for k, s, t in np.argwhere(strokes != IGNORE):
         h, w = (int((x + 0.5) * m / n) for x, m, n in zip((s, t), entry.field, strokes.shape[1:], strict=True))

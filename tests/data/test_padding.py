@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from mixseg.core.types import IGNORE
 from mixseg.data.intensity import normalise
 from mixseg.data.padding import inside, widen_image, widen_labels
-from mixseg.types import IGNORE
 
 SIZES = [((5, 7, 3), (8, 6, 4)), ((9, 9, 9), (8, 8, 8)), ((1, 1, 1), (4, 5, 6)), ((6, 10), (9, 4))]
 

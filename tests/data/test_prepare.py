@@ -13,19 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scans import AFFINE, CLASSES, discs, write_case, write_cases
 
-from mixseg import io
-from mixseg.data import build
-from mixseg.data.folders import replacing_folder
-from mixseg.data.grey import to_8_bits
-from mixseg.data.grid import resize_image, resize_labels, resize_strokes, to_slices, to_source
-from mixseg.data.options import PARTIAL_FROM
-from mixseg.data.prepare import PrepareOptions, prepare
-from mixseg.data.prepared import Prepared
-from mixseg.errors import MixsegError
-from mixseg.partial_labels import GENERATORS
-from mixseg.types import IGNORE, Source
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import replacing_folder
+from mixseg.core.types import IGNORE, Source
+from mixseg.data.intensity import to_8_bits
+from mixseg.data.prepare import build
+from mixseg.data.prepare.files import PrepareOptions, prepare
+from mixseg.data.prepare.options import PARTIAL_FROM
+from mixseg.data.prepare.store import Prepared
+from mixseg.data.resample import resize_image, resize_labels, resize_strokes, to_slices, to_source
+from mixseg.datasets import formats
+from mixseg.datasets.partial_labels import GENERATORS
+from scans import AFFINE, CLASSES, discs, write_case, write_cases
 
 SMALL = PrepareOptions(size=(32, 28))
 
@@ -47,7 +47,7 @@ def test_a_scan_whose_range_a_voxel_takes_up_is_told(tmp_path):
     place = dataclasses.replace(write_case(tmp_path / "in", "a"), full=None, partial=None)
 
     def prepared(name):
-        io.write(place.image[0].path, image, affine=np.eye(4))
+        formats.write(place.image[0].path, image, affine=np.eye(4))
         return prepare([place], tmp_path / name, PrepareOptions(size=(40, 40)), workers=1)
 
     assert prepared("whole").remarks() == prepared("whole").cases[0].remarks() == []
@@ -64,7 +64,7 @@ def test_a_structure_that_is_too_thin_for_the_grid_is_told(tmp_path):
     mask[5, :, :] = 2  # a sheet of one voxel
     mask[32:38, 32:38, 32:38] = 3
     for source, array in ((case.image[0], mask * 50), (case.full, mask)):
-        io.write(source.path, array, affine=np.eye(4))
+        formats.write(source.path, array, affine=np.eye(4))
     fine, coarse = (
         prepare([case], tmp_path / str(mm), PrepareOptions(dims=3, spacing=(mm, mm, mm)), workers=1)
         for mm in (1.0, 1.9)
@@ -97,10 +97,10 @@ def test_the_index_knows_the_way_back(tmp_path):
     np.testing.assert_allclose(entry.affine, AFFINE)
     np.testing.assert_allclose(entry.spacing, (8, 1.5 * 20 / 32, 1.25 * 24 / 28))
     back = to_source(prepared.full(entry), entry)
-    assert (back == io.read_labels(case.full).array).all()
+    assert (back == formats.read_labels(case.full).array).all()
     image = prepared.image(entry)
     np.testing.assert_allclose((entry.mean[0], entry.std[0]), (image.mean(), image.std()))
-    original = io.read(case.image[0]).array
+    original = formats.read(case.image[0]).array
     assert (entry.low, entry.high) == ((original.min(),), (original.max(),))
 
 
@@ -137,8 +137,8 @@ def test_volumes_keep_their_grid_whatever_their_size(tmp_path):
     prepared = prepare(cases, tmp_path / "out", PrepareOptions(dims=3), workers=1)
     for case, entry in zip(cases, prepared.cases, strict=True):
         assert prepared.image(entry).shape == (1, *entry.source_shape)
-        assert (prepared.image(entry)[0] == to_8_bits(io.read(case.image[0]).array)[0]).all()
-        assert (prepared.full(entry) == io.read_labels(case.full).array).all()
+        assert (prepared.image(entry)[0] == to_8_bits(formats.read(case.image[0]).array)[0]).all()
+        assert (prepared.full(entry) == formats.read_labels(case.full).array).all()
     with pytest.raises(MixsegError, match="differ in size"):
         prepared.slices()
 
@@ -256,7 +256,7 @@ def test_a_changed_file_changes_the_hash_and_the_content(tmp_path):
     cases = write_cases(tmp_path / "in", 1)
     before = prepare(cases, tmp_path / "out", SMALL, workers=1)
     path = cases[0].full.path
-    io.write(path, np.zeros((20, 24, 3), np.uint8), affine=AFFINE)
+    formats.write(path, np.zeros((20, 24, 3), np.uint8), affine=AFFINE)
     after = prepare(cases, tmp_path / "out", SMALL, workers=1)
     assert before.hash != after.hash
     assert before.content != after.content
@@ -290,7 +290,7 @@ def test_masks_that_do_not_lie_on_their_image_are_refused_by_name(tmp_path):
 
 def test_an_error_in_a_worker_names_the_file_and_leaves_nothing(tmp_path):
     cases = write_cases(tmp_path / "in", 3)
-    io.write(cases[4].full.path, np.full((20, 24, 3), 9, np.uint8), affine=AFFINE)
+    formats.write(cases[4].full.path, np.full((20, 24, 3), 9, np.uint8), affine=AFFINE)
     with pytest.raises(MixsegError, match=cases[4].full.path.name):
         prepare(cases, tmp_path / "out", SMALL, workers=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
@@ -335,13 +335,13 @@ def test_an_image_with_voxels_that_are_no_numbers_is_refused_by_name(tmp_path, b
     case = write_case(tmp_path / "in", "a")
     array = np.ones((20, 24, 3))
     array.flat[:bad] = value
-    io.write(case.image[0].path, array, affine=AFFINE)
+    formats.write(case.image[0].path, array, affine=AFFINE)
     with pytest.raises(MixsegError, match=rf"a_01\.nii\.gz holds nan or inf in {where} voxels: export"):
         prepare([case], tmp_path / "out", SMALL, workers=1)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("at", ["mixseg.data.build.open_memmap", "os.posix_fallocate"])
+@pytest.mark.parametrize("at", ["mixseg.data.prepare.build.open_memmap", "os.posix_fallocate"])
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch, at):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -423,9 +423,9 @@ def test_a_kill_in_the_middle_leaves_the_old_folder_and_the_next_call_cleans_up(
         textwrap.dedent(f"""
         import sys, time
         from pathlib import Path
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
         from scans import write_cases
-        from mixseg.data import build, prepare
+        from mixseg.data.prepare import build, files
         fill = build._fill
         def slow(job):
             fill(job)
@@ -433,7 +433,7 @@ def test_a_kill_in_the_middle_leaves_the_old_folder_and_the_next_call_cleans_up(
             time.sleep(60)
         build._fill = slow
         cases = write_cases(Path({str(tmp_path / "other")!r}), 1)
-        prepare.prepare(cases, Path({str(tmp_path / "out")!r}), prepare.PrepareOptions(size=(16, 16)), workers=1)
+        files.prepare(cases, Path({str(tmp_path / "out")!r}), files.PrepareOptions(size=(16, 16)), workers=1)
         """)
     )
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
@@ -449,10 +449,10 @@ def test_a_kill_in_the_middle_leaves_the_old_folder_and_the_next_call_cleans_up(
 def test_prepared_arrays_are_read_with_numpy_alone(tmp_path):
     prepare([write_case(tmp_path / "in", "a")], tmp_path / "out", SMALL, workers=1)
     code = (
-        "import sys; from pathlib import Path; from mixseg.data.prepared import Prepared; "
-        "from mixseg.data import grid, pack, split, views; "
+        "import sys; from pathlib import Path; from mixseg.data.prepare.store import Prepared; "
+        "from mixseg.data import resample, supervision; from mixseg.data.prepare import archive; "
         f"p = Prepared(Path({str(tmp_path / 'out')!r})); p.image(p.cases[0]).sum(); "
-        "print(sorted({'torch', 'nibabel', 'SimpleITK', 'h5py', 'skimage', 'mixseg.io'} & set(sys.modules)))"
+        "print(sorted({'torch', 'nibabel', 'SimpleITK', 'h5py', 'skimage'} & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"

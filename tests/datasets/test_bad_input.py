@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_la, make_nnunet, mask, nifti
+from mixseg.core.errors import MixsegError
 from mixseg.datasets import check, load, recognise
-from mixseg.errors import MixsegError
 
 
 def problems(root):

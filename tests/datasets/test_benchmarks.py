@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from dataset_folders import SHAPE, h5, image, make_h5, make_png, mask, picture, strokes
-from mixseg import io
-from mixseg.datasets import check, load, png
-from mixseg.datasets.h5 import cases as h5_cases
-from mixseg.errors import MixsegError
-from mixseg.labels import LabelFlags
-from mixseg.types import IGNORE
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE
+from mixseg.datasets import check, formats, load
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.layouts import png
+from mixseg.datasets.layouts.h5 import cases as h5_cases
 
 
 def test_volumes_and_slices_give_the_same_arrays_and_lists_the_split(tmp_path):
@@ -24,9 +24,9 @@ def test_volumes_and_slices_give_the_same_arrays_and_lists_the_split(tmp_path):
     assert len(volume.image[0].files) == 1
     assert len(slices.image[0].files) == SHAPE[2]
     for case in (volume, slices):
-        assert (io.read(case.image[0]).array == image()).all()
-        assert (io.read_labels(case.full).array == mask()).all()
-        assert ((io.read_labels(case.partial).array == IGNORE) == (strokes() == 4)).all()
+        assert (formats.read(case.image[0]).array == image()).all()
+        assert (formats.read_labels(case.full).array == mask()).all()
+        assert ((formats.read_labels(case.partial).array == IGNORE) == (strokes() == 4)).all()
         assert case.classes == ("background", "RV", "Myo", "LV")
 
 
@@ -34,7 +34,7 @@ def test_slices_are_stacked_by_number_and_not_by_name(tmp_path):
     for index in range(12):
         h5(tmp_path / f"patient001_frame01_slice_{index}.h5", image=np.full((3, 2), index), label=np.zeros((3, 2)))
     (case,) = load(tmp_path)
-    assert io.read(case.image[0]).array[0, 0].tolist() == list(range(12))
+    assert formats.read(case.image[0]).array[0, 0].tolist() == list(range(12))
 
 
 def test_ua_mt_files_keep_their_axes_and_are_called_by_their_folder(tmp_path):
@@ -45,8 +45,8 @@ def test_ua_mt_files_keep_their_axes_and_are_called_by_their_folder(tmp_path):
     (tmp_path / "test.list").write_text("BBB\n")
     first, second = load(tmp_path)
     assert (first.id, first.split, second.id, second.split) == ("AAA", "train", "BBB", "test")
-    assert (io.read(first.image[0]).array == image()).all()
-    assert (io.read_labels(first.full).array == mask(2)).all()
+    assert (formats.read(first.image[0]).array == image()).all()
+    assert (formats.read_labels(first.full).array == mask(2)).all()
     assert first.classes == ("background", "left atrium")
 
 
@@ -101,8 +101,8 @@ def test_png_slices_are_stacked_by_number_and_semi_masks_are_hidden(tmp_path):
     }
     semi = cases["patient0002_01"]
     assert (semi.patient, semi.frame) == ("patient0002", "01")
-    assert io.read(semi.image[0]).array[0, 0].tolist() == list(range(11))
-    labels, hidden = io.read_labels(semi.partial).array, io.read_labels(semi.hidden).array
+    assert formats.read(semi.image[0]).array[0, 0].tolist() == list(range(11))
+    labels, hidden = formats.read_labels(semi.partial).array, formats.read_labels(semi.hidden).array
     assert set(np.unique(labels)) == {1, IGNORE}
     assert ((labels == 1) == (hidden == 1)).all()
     assert cases["patient0001_01"].hidden is None
@@ -114,7 +114,7 @@ def test_png_values_become_consecutive_classes(tmp_path):
         picture(path, mask(4)[..., 0] * np.uint8(85))
     case = next(case for case in png.cases(tmp_path) if case.split == "val")
     assert case.classes == ("background", "class 85", "class 170", "class 255")
-    assert (io.read_labels(case.full).array[..., 0] == mask(4)[..., 0]).all()
+    assert (formats.read_labels(case.full).array[..., 0] == mask(4)[..., 0]).all()
 
 
 def test_png_folders_that_do_not_match_are_named(tmp_path):

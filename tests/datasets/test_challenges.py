@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dataset_folders import image, make_acdc, make_la, mask, nifti
-from mixseg import io
-from mixseg.datasets import acdc, check, la, load
-from mixseg.errors import MixsegError
-from mixseg.labels import LabelFlags
-from mixseg.types import IGNORE
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE
+from mixseg.datasets import check, formats, load
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.layouts import acdc, la
 
 
 def test_acdc_gives_full_masks_and_scribbles_of_each_frame_and_no_films(tmp_path):
@@ -23,8 +23,8 @@ def test_acdc_gives_full_masks_and_scribbles_of_each_frame_and_no_films(tmp_path
     }
     for case in cases:
         assert case.classes == ("background", "RV", "Myo", "LV")
-        assert (io.read_labels(case.full).array == mask()).all()
-        labels = io.read_labels(case.partial).array
+        assert (formats.read_labels(case.full).array == mask()).all()
+        labels = formats.read_labels(case.partial).array
         assert (labels[:, 0] == mask()[:, 0]).all()
         assert (labels[:, 1:] == IGNORE).all()
 
@@ -63,7 +63,7 @@ def test_a_mask_without_its_scan_and_a_scan_stored_twice_are_named(tmp_path):
 def test_la_masks_of_0_and_255_are_binary_and_a_missing_one_is_no_label(tmp_path):
     make_la(tmp_path)
     cases = la.cases(tmp_path)
-    assert (io.read_labels(cases[0].full).array == mask(2)).all()
+    assert (formats.read_labels(cases[0].full).array == mask(2)).all()
     (tmp_path / "AAA" / "laendo.nrrd").unlink()
     assert [case.kind for case in la.cases(tmp_path)] == ["bare", "full"]
     (tmp_path / "BBB" / "lgemri.nrrd").unlink()
@@ -80,7 +80,7 @@ def test_the_real_acdc_gives_160_scans_of_80_patients_with_scribbles_in_no_time(
     assert len({case.patient for case in cases}) == 80
     assert all(case.full is not None and case.partial is not None for case in cases)
     assert check(cases[0]) == check(cases[-1]) == []
-    scribbles, full = io.read_labels(cases[0].partial).array, io.read_labels(cases[0].full).array
+    scribbles, full = formats.read_labels(cases[0].partial).array, formats.read_labels(cases[0].full).array
     drawn = scribbles != IGNORE
     assert 0.001 < drawn.mean() < 0.05
     assert (scribbles[drawn] == full[drawn]).mean() > 0.99
@@ -91,4 +91,4 @@ def test_the_real_la_gives_42_scans(real_data):
     cases = load(real_data / "la")
     assert len(cases) == len({case.patient for case in cases}) == 42
     assert check(cases[0]) == []
-    assert io.read(cases[0].image[0]).spacing == pytest.approx((0.625, 0.625, 0.625))
+    assert formats.read(cases[0].image[0]).spacing == pytest.approx((0.625, 0.625, 0.625))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_nnunet, mask, nifti, strokes
-from mixseg import io
-from mixseg.datasets import check, load, nnunet
-from mixseg.errors import MixsegError
-from mixseg.labels import LabelFlags
-from mixseg.types import IGNORE, Source, Volume
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE, Source, Volume
+from mixseg.datasets import check, formats, load
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.layouts import nnunet
 
 
 def kinds(root, **options):
@@ -28,7 +28,7 @@ def test_supervision_is_found_scan_by_scan(tmp_path):
     }
     assert {name: case.split for name, case in cases.items()} == {"a": "", "b": "", "c": "", "d": "test", "e": ""}
     assert cases["e"].hidden is not None
-    assert (io.read_labels(cases["e"].hidden).array == mask()).all()
+    assert (formats.read_labels(cases["e"].hidden).array == mask()).all()
     assert all(cases[name].hidden is None for name in "abcd")
 
 
@@ -47,8 +47,8 @@ def test_in_a_hidden_reference_0_is_background_even_if_it_is_unpainted_among_the
     nifti(tmp_path / "labelsTr_dense" / "x.nii.gz", mask(2))
     (case,) = nnunet.cases(tmp_path)
     assert case.kind == "partial"
-    assert (io.read_labels(case.partial).array != IGNORE).sum() == 2
-    assert (io.read_labels(case.hidden).array == mask(2)).all()
+    assert (formats.read_labels(case.partial).array != IGNORE).sum() == 2
+    assert (formats.read_labels(case.hidden).array == mask(2)).all()
 
 
 def painted(*, background):
@@ -73,10 +73,10 @@ def test_scribbles_whose_0_is_unpainted_lie_beside_full_masks_whose_0_is_backgro
     flags = LabelFlags() if declared else LabelFlags(scribble_background=4)
     a, b, c = nnunet.cases(tmp_path, flags, said.append)
     assert (a.kind, b.kind, c.kind) == ("full", "partial", "full")
-    assert (io.read_labels(a.full).array == block).all()
-    assert (io.read_labels(c.full).array == block).all()
+    assert (formats.read_labels(a.full).array == block).all()
+    assert (formats.read_labels(c.full).array == block).all()
     drawn = maps["b"]
-    assert (io.read_labels(b.partial).array == np.array([IGNORE, 1, 2, 3, 0], np.uint8)[drawn]).all()
+    assert (formats.read_labels(b.partial).array == np.array([IGNORE, 1, 2, 3, 0], np.uint8)[drawn]).all()
     assert said[-1].endswith("1 scribbles (b.nii.gz), 2 full masks (a.nii.gz, c.nii.gz).")
     if not declared:
         nifti(tmp_path / "labelsTr" / "c.nii.gz", painted(background=True))
@@ -183,7 +183,7 @@ def test_old_id_to_name_labels_gaps_and_regions_are_read(tmp_path):
     (case,) = nnunet.cases(tmp_path)
     assert case.classes == ("background", "liver", "spleen")
     assert case.full.ids == {0: 0, 2: 1, 4: 2}
-    assert (io.read_labels(case.full).array == mask(3)).all()
+    assert (formats.read_labels(case.full).array == mask(3)).all()
     regions = {"background": 0, "whole": [2, 4], "core": [4], "ignore": 5}
     dataset_json(tmp_path, labels=regions, regions_class_order=[2, 4])
     (case,) = nnunet.cases(tmp_path)
@@ -263,15 +263,15 @@ def test_segments_are_matched_by_name_whatever_their_values(tmp_path):
     array = mask(3)
     for name in ("x", "y"):
         nifti(tmp_path / "imagesTr" / f"{name}.nii.gz", image())
-    io.write(tmp_path / "labelsTr" / "x.seg.nrrd", array, affine=AFFINE, names={1: "LV", 2: "rv"})
-    io.write(tmp_path / "labelsTr" / "y.seg.nrrd", array, affine=AFFINE, names={1: "Ignore", 2: "aorta"})
+    formats.write(tmp_path / "labelsTr" / "x.seg.nrrd", array, affine=AFFINE, names={1: "LV", 2: "rv"})
+    formats.write(tmp_path / "labelsTr" / "y.seg.nrrd", array, affine=AFFINE, names={1: "Ignore", 2: "aorta"})
     x, y = nnunet.cases(tmp_path)
-    assert (io.read_labels(x.full).array == np.array([0, 3, 1], np.uint8)[array]).all()
+    assert (formats.read_labels(x.full).array == np.array([0, 3, 1], np.uint8)[array]).all()
     assert y.kind == "partial"
     told = check(y)[0]
     assert "undeclared label aorta: give the segment the name of a class, declare it as one in dataset.json, or" in told
     assert "--unlabelled" not in told
-    io.write(tmp_path / "labelsTr" / "y.seg.nrrd", np.zeros((1, 1, 1), np.uint8), affine=AFFINE, names={1: "LV"})
+    formats.write(tmp_path / "labelsTr" / "y.seg.nrrd", np.zeros((1, 1, 1), np.uint8), affine=AFFINE, names={1: "LV"})
     assert kinds(tmp_path)["y"] == "bare"
 
 
@@ -299,9 +299,9 @@ def test_what_write_dataset_wrote_is_read_back(tmp_path):
         assert check(case) == []
         assert case.classes == classes
         assert case.patient == (wanted[name].patient or name)
-        assert (io.read(case.image[0]).array == image()).all()
-    assert (io.read_labels(cases["p1_a"].partial).array == wanted["p1_a"].label).all()
-    assert (io.read_labels(cases["p1_a"].hidden).array == mask()).all()
+        assert (formats.read(case.image[0]).array == image()).all()
+    assert (formats.read_labels(cases["p1_a"].partial).array == wanted["p1_a"].label).all()
+    assert (formats.read_labels(cases["p1_a"].hidden).array == mask()).all()
     assert cases["p1_b"].annotated == ("LV",)
     content = json.loads((root / "dataset.json").read_text())
     assert content["labels"] == {"background": 0, "RV": 1, "Myo": 2, "LV": 3, "ignore": 4}
@@ -327,12 +327,12 @@ def test_a_dataset_that_fails_half_way_leaves_nothing(tmp_path):
 
 def test_images_on_disk_are_copied_byte_for_byte_or_converted(tmp_path):
     gz = nifti(tmp_path / "a.nii.gz", image())
-    io.write(tmp_path / "b.nrrd", image(), affine=AFFINE)
-    io.write(tmp_path / "c.png", image()[..., 0].astype(np.uint8))
+    formats.write(tmp_path / "b.nrrd", image(), affine=AFFINE)
+    formats.write(tmp_path / "c.png", image()[..., 0].astype(np.uint8))
     sources = {path.name[0]: Source((path,)) for path in (gz, tmp_path / "b.nrrd", tmp_path / "c.png")}
     wanted = [nnunet.Item(name, (source,)) for name, source in sources.items()]
     root = nnunet.write_dataset(tmp_path / "out", "Mixed", ("background", "LV"), wanted)
     assert (root / "imagesTr" / "a_0000.nii.gz").read_bytes() == gz.read_bytes()
     a, b, c = nnunet.cases(root)
-    assert not io.same_geometry(io.read(a.image[0]), io.read(b.image[0]))
-    assert not io.read(c.image[0]).spacing_known
+    assert not formats.same_geometry(formats.read(a.image[0]), formats.read(b.image[0]))
+    assert not formats.read(c.image[0]).spacing_known

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from mixseg.core.errors import MixsegError
 from mixseg.datasets import load, phantom
 from mixseg.datasets.phantom.scanner import bias_field, scan
-from mixseg.errors import MixsegError
 
 RV, MYO, LV = 1, 2, 3
 SMALL = {"size": (64, 64), "slices": 8}

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from mixseg.config import make_config
 from mixseg.experiments.complexity import FILE, ROWS, make, measure, measure_all
 from mixseg.networks import Network
+from mixseg.runs.config import make_config
 
 PAPER = {
     "single": 31_042_434,

@@ -6,25 +6,25 @@ import signal
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
-from grids import FEW, SMALL, small, write_scans
 
 import patience
-from mixseg.data.parallel import cores
-from mixseg.errors import MixsegError
-from mixseg.experiments import executors
-from mixseg.experiments.conduct import conduct
-from mixseg.experiments.executors import Place, make_executor, thread_limits
-from mixseg.experiments.local import Local
+from conftest import ROOT
+from grids import FEW, SMALL, small, write_scans
+from mixseg.core.errors import MixsegError
+from mixseg.core.workers import cores
+from mixseg.evaluation.scores import read_metrics
+from mixseg.experiments.executors import base
+from mixseg.experiments.executors.base import Place, make_executor, thread_limits
+from mixseg.experiments.executors.local import Local
+from mixseg.experiments.executors.worker import Job
 from mixseg.experiments.plan import read_plan, run_path
+from mixseg.experiments.run_experiment import conduct
 from mixseg.experiments.states import is_locked, state_of
-from mixseg.experiments.worker import Job
-from mixseg.logbook import read_log
-from mixseg.scores import read_metrics
+from mixseg.runs.log import read_log
 
-SCRIPT = Path(__file__).with_name("runner_script.py")
+SCRIPT = ROOT / "tests" / "runner_script.py"
 wait_until = partial(patience.wait_until, seconds=200)  # on a machine that does other things too
 
 
@@ -67,7 +67,7 @@ def test_a_killed_runner_and_a_killed_worker_are_survived_and_nothing_is_done_tw
 
     when = finished(first)
     KillsFirst.runs = out / "runs"
-    monkeypatch.setitem(executors.EXECUTORS, "kills", (f"{__name__}:KillsFirst", ""))
+    monkeypatch.setitem(base.EXECUTORS, "kills", (f"{__name__}:KillsFirst", ""))
     monkeypatch.setitem(sys.modules, __name__, sys.modules[KillsFirst.__module__])
     request = small("lower-bound", "single", steps=60)
     _, board = conduct("main", str(scans), out, request, on="kills", place=Place(out, "cpu", 1))
@@ -190,7 +190,7 @@ def test_what_a_worker_says_before_its_run_begins_is_in_console_log(tmp_path, mo
         (tmp_path / "mixseg" / "__init__.py").write_text("raise ImportError('libtrouble.so is missing')")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     else:
-        monkeypatch.setattr("mixseg.experiments.local.as_line", lambda job: b'{"trouble": 1}\n')
+        monkeypatch.setattr("mixseg.experiments.executors.local.as_line", lambda job: b'{"trouble": 1}\n')
     local = Local(Place(tmp_path, "cpu", 1))
     local.start([Job("a", str(tmp_path / "runs" / "a"), "scans", "nnunet", {}, {}, "cpu", False)])
     try:
@@ -201,9 +201,9 @@ def test_what_a_worker_says_before_its_run_begins_is_in_console_log(tmp_path, mo
 
 
 def test_workers_share_the_cores(tmp_path, monkeypatch):
-    for name in executors.THREADS:
+    for name in base.THREADS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(executors, "cores", lambda: 8)
+    monkeypatch.setattr(base, "cores", lambda: 8)
     assert thread_limits(1)["OMP_NUM_THREADS"] == "8"
     assert thread_limits(3)["OMP_NUM_THREADS"] == "2"
     assert thread_limits(80)["OMP_NUM_THREADS"] == "1"
@@ -215,7 +215,7 @@ def test_workers_share_the_cores(tmp_path, monkeypatch):
 
 
 def test_each_worker_has_a_gpu_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr("mixseg.experiments.local.gpus", lambda device: 2)
+    monkeypatch.setattr("mixseg.experiments.executors.local.gpus", lambda device: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     local = Local(Place(tmp_path))
     assert local.workers == 2

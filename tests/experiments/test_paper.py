@@ -5,14 +5,14 @@ from importlib.resources import files
 
 import pytest
 
-from mixseg.config import make_config
+from mixseg.datasets.partial_labels import GENERATORS
 from mixseg.experiments import paper
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.methods import METHODS
-from mixseg.model import build
-from mixseg.partial_labels import GENERATORS
+from mixseg.runs.build import build
+from mixseg.runs.config import make_config
 
-PAPER = json.loads(files("mixseg").joinpath("paper_values.json").read_text())
+PAPER = json.loads(files("mixseg.experiments").joinpath("paper_values.json").read_text())
 NAMES = """main proposals self-training semi-supervised kl-ent-distill-weight kl-ent-weak-weight divergence
     single-weak-weight kl-distill-weight single-entropy-weight ua-mt-consistency-weight glmi-weights ssco-weights
     complexity partial-ratio annotation-budget normalisation"""

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from pointwise import Pointwise
 
 from mixseg.data.intensity import normalise
-from mixseg.inference.slices import SLICES_AT_ONCE, predict_slices
+from mixseg.inference.maps import SLICES_AT_ONCE, predict_slices
+from pointwise import Pointwise
 
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 65])

@@ -4,14 +4,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pointwise import Neighbours, Pointwise
 
 from made_runs import scan
 from mixseg.data.intensity import normalise
 from mixseg.data.padding import widen_image
 from mixseg.data.scan import Scan
-from mixseg.inference import Windows, maps, pieces, predict_slabs, probabilities
-from mixseg.inference.windows import WINDOWS_AT_ONCE
+from mixseg.inference.maps import maps, pieces, probabilities
+from mixseg.inference.sliding_window import WINDOWS_AT_ONCE, Windows, predict_slabs
+from pointwise import Neighbours, Pointwise
 
 PLAIN = (torch.zeros(1), torch.ones(1))  # z-scores with these are the grey values themselves
 

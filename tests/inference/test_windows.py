@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixseg.config import make_config
-from mixseg.inference import Windows
+from mixseg.inference.sliding_window import Windows
+from mixseg.runs.config import make_config
 
 sides = st.integers(1, 60)
 

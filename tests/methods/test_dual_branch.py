@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from discs import batch, tiny_method, total
-from mixseg.config import make_config
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE
 from mixseg.methods import METHODS, MethodOptions, terms_of
 from mixseg.methods.base import ramp_up
-from mixseg.model import build
-from mixseg.types import IGNORE
+from mixseg.runs.build import build
+from mixseg.runs.config import make_config
 
 
 def plain_softmax(values):

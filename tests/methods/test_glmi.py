@@ -7,10 +7,18 @@ import pytest
 import torch
 
 from discs import batch, part, tiny_method
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 from mixseg.methods import MethodOptions
-from mixseg.methods.glmi import CLUSTERS, GLMI, ClusterHeads, flip
-from mixseg.methods.information import displaced_joint, global_information, local_information, mutual_information
+from mixseg.methods.glmi import (
+    CLUSTERS,
+    GLMI,
+    ClusterHeads,
+    displaced_joint,
+    flip,
+    global_information,
+    local_information,
+    mutual_information,
+)
 from mixseg.networks import make_network
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from discs import batch, part, tiny_method
-from mixseg.losses import entropy
+from mixseg.core.types import Batch, Part
 from mixseg.methods import MethodOptions
+from mixseg.methods.losses import entropy
 from mixseg.methods.ssco import SSCO, decay, disagreement, gamma, paces, turn
 from mixseg.networks import make_network
-from mixseg.types import Batch, Part
 
 
 def two_class(*foreground):

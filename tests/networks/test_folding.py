@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from mixseg.networks import folding, make_network
-from mixseg.networks.convolutions import Conv2d, widened
 from mixseg.networks.folding import fold, folded
-from mixseg.networks.idle_biases import drop_idle_biases
+from mixseg.networks.layers import Conv2d, widened
+from mixseg.networks.redundant_biases import drop_idle_biases
 
 
 @pytest.fixture

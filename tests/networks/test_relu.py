@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from mixseg.networks.relu import ReLU
+from mixseg.networks.layers import ReLU
 
 INPUTS = torch.tensor([-2.0, -0.0, 0.0, 1e-30, 3.0, float("inf"), float("-inf"), float("nan")], dtype=torch.float64)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 from mixseg.networks import make_network
 from mixseg.networks.unet import _DenseGradient
 

@@ -5,14 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
-from fake_runs import write_run
 
+from fake_runs import write_run
 from mixseg.cli import main
-from mixseg.errors import MixsegError
-from mixseg.files import read_json, write_json
-from mixseg.report.compare import comparison_rows, write_comparison
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import read_json, write_json
+from mixseg.evaluation.scores import read_metrics, wilcoxon
+from mixseg.report.comparison import comparison_rows, write_comparison
 from mixseg.report.contenders import folder_names, gather
-from mixseg.scores import read_metrics, wilcoxon
 
 ATRIUM = ("background", "atrium")
 

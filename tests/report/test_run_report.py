@@ -10,23 +10,23 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fake_runs import CLASSES, write_run
 
+from fake_runs import CLASSES, write_run
 from mixseg.cli import main
-from mixseg.config import make_config
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import write_json
 from mixseg.data.scan import Scan
-from mixseg.errors import MixsegError
-from mixseg.examples import read_examples
-from mixseg.files import write_json
-from mixseg.hardware import Hardware
-from mixseg.logbook import read_log
+from mixseg.evaluation.scores import read_metrics, summarise
+from mixseg.inference.report_slices import read_examples
 from mixseg.report.figures import curves
 from mixseg.report.figures.scans import strips
 from mixseg.report.run_files import RunFiles
 from mixseg.report.run_report import write_report
 from mixseg.report.wording import verdict
-from mixseg.run import Data, train
-from mixseg.scores import read_metrics, summarise
+from mixseg.runs.config import make_config
+from mixseg.runs.device import Hardware
+from mixseg.runs.log import read_log
+from mixseg.training.train import Data, train
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from functools import partial
 from importlib import import_module
 from io import StringIO
 
-from mixseg.errors import BAD_INPUT, MixsegError, did_you_mean
-from mixseg.exits import exit_code
+from mixseg.core.console import exit_code
+from mixseg.core.errors import BAD_INPUT, MixsegError, did_you_mean
 
 
 @dataclass(frozen=True)

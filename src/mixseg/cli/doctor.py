@@ -79,7 +79,7 @@ def examine() -> Machine:
     """This machine."""
     import torch
 
-    from mixseg.data.parallel import cores
+    from mixseg.core.workers import cores
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     gpus = []

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, Device, File, Labels, Settings
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 
 if TYPE_CHECKING:
-    from mixseg.experiments.executors import Place
-    from mixseg.experiments.planning import Request
+    from mixseg.experiments.executors.base import Place
+    from mixseg.experiments.planner import Request
 
 FAILED = 1
 Numbers = Annotated[tuple[int, ...] | None, conf.arg(metavar="N [N ...]", help_behavior_hint="")]
@@ -47,7 +47,7 @@ class PartFlags:
     def request(self) -> Request:
         """The same for the planner."""
         from mixseg.cli.settings import parse
-        from mixseg.experiments.planning import Request
+        from mixseg.experiments.planner import Request
 
         for flag, values in (("--seeds", self.seeds), ("--sets", self.sets), ("--methods", self.methods)):
             if values == ():
@@ -80,7 +80,7 @@ class PlaceFlags:
     def place(self, out: Path) -> Place:
         """The same for the executor."""
         from mixseg.cli.settings import parse
-        from mixseg.experiments.executors import Place
+        from mixseg.experiments.executors.base import Place
 
         if self.workers is not None and self.workers < 1:
             raise MixsegError(f"--workers is {self.workers}: give at least one.")
@@ -138,8 +138,8 @@ def experiment(
         return 0
     from mixseg.cli.live_table import LiveTable
     from mixseg.cli.printing import print_list
-    from mixseg.experiments.conduct import conduct
     from mixseg.experiments.plan import RUNS, is_experiment, left_out, read_plan
+    from mixseg.experiments.run_experiment import conduct
 
     out = out or Path("experiments") / Path(dataset).resolve().name
     request, place = part.request(), where.place(out)
@@ -169,10 +169,10 @@ def _print_names() -> None:
 def _print_results(folder: Path) -> None:
     """The table of what was found; the page about it."""
     from mixseg.cli.printing import print_table
-    from mixseg.experiments.report import write_experiment
-    from mixseg.experiments.results import read_results
-    from mixseg.experiments.tables import score_table
-    from mixseg.experiments.tables_complexity import complexity_table
+    from mixseg.report.experiment.report import write_experiment
+    from mixseg.report.experiment.results import read_results
+    from mixseg.report.experiment.tables import score_table
+    from mixseg.report.experiment.tables_complexity import complexity_table
 
     results = read_results(folder)
     table = complexity_table(results) if results.plan.measured else score_table(results)

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from tyro import conf
 
-from mixseg import types
-from mixseg.labels import LabelFlags
+from mixseg.core import types
+from mixseg.datasets.labels import LabelFlags
 
 Folder = Annotated[Path, conf.Positional, conf.arg(metavar="FOLDER")]
 Target = Annotated[Path, conf.Positional, conf.arg(metavar="OUT")]

@@ -13,10 +13,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mixseg.errors import listed
+from mixseg.core.errors import listed
+from mixseg.core.progress import duration
 from mixseg.experiments.plan import Cell
-from mixseg.experiments.runner import Board
-from mixseg.progress import duration
+from mixseg.experiments.scheduler import Board
 
 LINE_EVERY_SECONDS = 60.0
 

@@ -28,11 +28,11 @@ from mixseg.cli.flags import (
     Source,
     Training,
 )
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 
 if TYPE_CHECKING:
-    from mixseg.folder import RunFolder
-    from mixseg.types import Case
+    from mixseg.core.types import Case
+    from mixseg.runs.folder import RunFolder
 
 
 def train(
@@ -84,11 +84,11 @@ def train(
         resume: Accepted and not needed: a run that has begun is always continued.
     """
     from mixseg.cli.settings import parse
-    from mixseg.config import read_config
-    from mixseg.folder import RunFolder
-    from mixseg.hardware import Hardware
-    from mixseg.pipeline import train_folder
-    from mixseg.typed_json import merged
+    from mixseg.runs.config import read_config
+    from mixseg.runs.device import Hardware
+    from mixseg.runs.folder import RunFolder
+    from mixseg.runs.typed_json import merged
+    from mixseg.training.folder import train_folder
 
     settings = {} if config is None else read_config(config)
     proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
@@ -107,7 +107,7 @@ def train(
 def _print_scores(run: RunFolder) -> None:
     """What the last checkpoint of a finished run reached: its answer, and the teacher if there is one."""
     from mixseg.cli.printing import print_table
-    from mixseg.scores import branch_name, table
+    from mixseg.evaluation.scores import branch_name, table
 
     entries = [entry for entry in (run.finished or {})["summary"] if entry["checkpoint"] == "last"]
     branches = [entry["branch"] for entry in entries]  # the answer comes first, and a teacher is called top
@@ -153,11 +153,12 @@ def self_train(
     """
     from mixseg.cli.printing import print_table
     from mixseg.cli.settings import parse
-    from mixseg.hardware import Hardware
-    from mixseg.self_training import self_train as go
-    from mixseg.typed_json import merged
+    from mixseg.report.self_training import write_rounds
+    from mixseg.runs.device import Hardware
+    from mixseg.runs.typed_json import merged
+    from mixseg.training.self_training import self_train as go
 
-    (head, *rows), page = go(
+    runs = go(
         folder,
         out,
         source=source,
@@ -168,6 +169,9 @@ def self_train(
         hardware=Hardware(device, training.devices),
         test=test,
     )
+    (head, *rows), page = write_rounds(runs, out)
+    if rows[0][0] != "0":
+        print(f"{source}, round 0, was not scored on these scans and is left out: train it again with --test first.")
     print_table(rows, head)
     print(f"\nWith a picture: {page}")
 
@@ -202,7 +206,7 @@ def predict(
         overlap: Of volumes: the share of a window that the next one sees too, such as 0.5; likewise.
         device: auto takes the GPU if there is one.
     """
-    from mixseg.prediction import predict_folder
+    from mixseg.inference.folder import predict_folder
 
     predict_folder(
         run,
@@ -242,7 +246,7 @@ def evaluate(
         labels: What the ids of the reference masks mean.
     """
     from mixseg.cli.printing import print_list, print_table
-    from mixseg.evaluation import evaluate as score
+    from mixseg.evaluation.evaluate import evaluate as score
     from mixseg.evaluation.pairing import is_run
 
     if is_run(out):
@@ -276,7 +280,7 @@ def report(
         out: The page; if not given, report.html in the folder, or of several runs comparison.html beside the first.
     """
     from mixseg.cli.printing import print_table
-    from mixseg.report.compare import comparison_rows, write_comparison
+    from mixseg.report.comparison import comparison_rows, write_comparison
     from mixseg.report.run_report import write_report
 
     if not runs:
@@ -298,7 +302,7 @@ def _report_experiments(folder: Path, out: Path | None) -> bool:
     if out is not None and len(found) > 1:
         raise MixsegError(f"{folder} holds {len(found)} experiments, each with its own page: name one, or no --out.")
     if found:
-        from mixseg.experiments.report import write_experiment
+        from mixseg.report.experiment.report import write_experiment
     for experiment in found:
         print(f"Written: {write_experiment(experiment, out)}")
     return bool(found)
@@ -312,8 +316,8 @@ def demo(*, out: Output = Path("demo")) -> None:
     Args:
         out: The folder for everything that is made.
     """
+    from mixseg.cli.demo import demo as show
     from mixseg.cli.printing import print_table
-    from mixseg.demo import demo as show
 
     (head, *rows), page = show(out)
     print("\nLeft ventricle of the test patients:")
@@ -323,11 +327,10 @@ def demo(*, out: Output = Path("demo")) -> None:
 
 def _references(folder: Path, dataset: str | None, labels: Labels) -> Path | Sequence[Case]:
     """A folder of masks as it is; a dataset as its cases."""
-    from mixseg import io
-    from mixseg.datasets import load
+    from mixseg.datasets import formats, load
 
     if not folder.is_dir():
         raise MixsegError(f"{folder} is no folder: give the folder of reference masks, or a dataset.")
-    if dataset is None and any(io.suffix(path) for path in folder.iterdir()):
+    if dataset is None and any(formats.suffix(path) for path in folder.iterdir()):
         return folder
     return load(folder, dataset, labels, print)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, File, Folder, Labels, Layout, LongSide, Spacing, Target
-from mixseg.errors import MixsegError, known
+from mixseg.core.errors import MixsegError, known
 
 if TYPE_CHECKING:
-    from mixseg.data.options import PrepareOptions
-    from mixseg.data.split import Split
-    from mixseg.inspection import Inspection
-    from mixseg.types import Case
+    from mixseg.core.types import Case
+    from mixseg.data.prepare.options import PrepareOptions
+    from mixseg.datasets.split import Split
+    from mixseg.report.inspection import Inspection
 
 
 def inspect(
@@ -50,8 +50,8 @@ def inspect(
         folds: How many folds the split has.
     """
     from mixseg.cli.printing import print_list, print_table
-    from mixseg.inspection import inspect as look_at
     from mixseg.report.inspect_page import write_page
+    from mixseg.report.inspection import inspect as look_at
 
     if folds and write_split is None:
         raise MixsegError(f"--folds {folds} asks for a split: say with --write-split FILE where it is to be written.")
@@ -113,8 +113,8 @@ def simulate(
         test: Of these, to test on.
         size: Height and width of the phantom's slices.
     """
-    from mixseg.simulation import Recipe, simulate_phantom
-    from mixseg.simulation import simulate as write
+    from mixseg.datasets.simulate import Recipe, simulate_phantom
+    from mixseg.datasets.simulate import simulate as write
 
     if (source is None) == (phantom is None):
         raise MixsegError("Say where the scans come from: either --from FOLDER or --phantom heart (or atrium).")
@@ -161,7 +161,7 @@ def prepare(
     $ mixseg prepare scans.zip arrays
 
     The first writes a folder; the second one small archive, which the third unpacks on another machine that needs no
-    image library. There, python -m mixseg.run trains from either: see docs/how-to/another-machine.md.
+    image library. There, python -m mixseg.training trains from either: see docs/how-to/another-machine.md.
 
     Args:
         folder: Scans in any known layout, or an archive made with --pack.
@@ -182,7 +182,7 @@ def prepare(
         labels: What the ids of label maps mean.
         workers: Processes; one per core if not given.
     """
-    from mixseg.data.options import PrepareOptions
+    from mixseg.data.prepare.options import PrepareOptions
 
     packed = folder.is_file()
     if packed and (pack or cases):
@@ -225,9 +225,9 @@ def _refuse_unpacked(options: dict[str, Any]) -> None:
 def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack: bool, workers: int | None) -> None:
     """Write what ``prepare`` is asked for, of cases or of an archive, and say so."""
     from mixseg.cli.printing import print_list
-    from mixseg.data.pack import pack as write_archive
-    from mixseg.data.pack import unpack
-    from mixseg.data.prepare import prepare as write_arrays
+    from mixseg.data.prepare.archive import pack as write_archive
+    from mixseg.data.prepare.archive import unpack
+    from mixseg.data.prepare.files import prepare as write_arrays
 
     remarks: list[str] = []
     if isinstance(scans, Path):
@@ -243,8 +243,9 @@ def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack
 
 def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
     """``given`` with what a plan for training on ``cases`` adds, which is printed."""
-    from mixseg.hardware import Hardware
-    from mixseg.training_plan import extent_of, plan_for
+    from mixseg.runs.device import Hardware
+    from mixseg.training.folder import extent_of
+    from mixseg.training.plan.settings import plan_for
 
     plan = plan_for([extent_of(case) for case in cases], given, Hardware())
     print(plan.told())
@@ -253,9 +254,9 @@ def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
 
 def _split_written(path: Path, found: Inspection, folds: int) -> str:
     """Write a split of the scans to ``path``, and say what is in it; test patients that are named already stay so."""
-    from mixseg.data import folds as drawing
-    from mixseg.data import split
-    from mixseg.data.foreground import shows_foreground
+    from mixseg.datasets import folds as drawing
+    from mixseg.datasets import split
+    from mixseg.datasets.contents import shows_foreground
 
     if path.exists():
         raise MixsegError(f"{path} exists, and runs may rest on it: remove it first, or write another file.")
@@ -273,8 +274,8 @@ def _split_written(path: Path, found: Inspection, folds: int) -> str:
 
 def _split_of(source: Path, cases: Sequence[Case], path: Path | None, dataset: str | None) -> Split | None:
     """The split in ``path``, or the one beside the scans, as train would take it; None if there is neither."""
-    from mixseg.data.split import read_whole_split, split_beside
     from mixseg.datasets import recognise
+    from mixseg.datasets.split import read_whole_split, split_beside
 
     path = path or split_beside(source)
     if path is None:

@@ -8,8 +8,8 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
-from mixseg.errors import MixsegError
-from mixseg.typed_json import merged
+from mixseg.core.errors import MixsegError
+from mixseg.runs.typed_json import merged
 
 
 def parse(assignments: Iterable[str], flag: str = "--set", *, such_as: str = "batch.full=4") -> dict[str, Any]:
@@ -31,7 +31,7 @@ def parse(assignments: Iterable[str], flag: str = "--set", *, such_as: str = "ba
 
 def meant_as_settings(words: Sequence[str], flags: Collection[str]) -> list[str]:
     """A sentence for each of ``words`` that is none of ``flags``, but a key of the config written as a flag."""
-    from mixseg.config import Config
+    from mixseg.runs.config import Config
 
     keys, known = {field.name for field in fields(Config)}, {flag.replace("_", "-") for flag in flags}
     said = []

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import KINDS, Batch, Kind, Part
 from mixseg.data.augment import NONE, Augmentation, apply, draw
 from mixseg.data.intensity import normalise
+from mixseg.data.samplers import PatchStream, Rows, SliceStream, sent
 from mixseg.data.scan import Scan
-from mixseg.data.streams import PatchStream, Rows, SliceStream, sent
-from mixseg.errors import MixsegError
-from mixseg.types import KINDS, Batch, Kind, Part
 
 
 class Feed:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.types import IGNORE
+from mixseg.core.types import IGNORE
 
 Labels = NDArray[np.uint8]
 Places = NDArray[np.int32]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mixseg.types import IGNORE
+from mixseg.core.types import IGNORE
 
 
 def inside(size: Sequence[int], patch: Sequence[int]) -> tuple[slice, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.types import IGNORE
+from mixseg.core.types import IGNORE
 
 Bytes = NDArray[np.uint8]
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mixseg.datasets import acdc, h5, la, nnunet, png
-from mixseg.datasets.checks import check, contents
-from mixseg.datasets.dataset_json import NAME
-from mixseg.datasets.layout import Dataset, Say, entries, silent
-from mixseg.errors import MixsegError, did_you_mean
-from mixseg.files import read_json
-from mixseg.labels import LabelFlags
-from mixseg.types import Case
+from mixseg.core.errors import MixsegError, did_you_mean
+from mixseg.core.files import read_json
+from mixseg.core.types import Case
+from mixseg.datasets.contents import check, contents
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.layouts import acdc, h5, la, nnunet, png
+from mixseg.datasets.layouts.base import Dataset, Say, entries, silent
+from mixseg.datasets.layouts.nnunet_json import NAME
 
 __all__ = ["DATASETS", "Dataset", "check", "contents", "load", "load_images", "recognise"]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from mixseg import io, labels
-from mixseg.datasets import dataset_json, nnunet
-from mixseg.errors import MixsegError
-from mixseg.files import read_json
-from mixseg.progress import track
-from mixseg.scores import read_metrics
-from mixseg.types import CLASSES, ENTROPY, IGNORE, PROBABILITY, Case, Source
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import read_json
+from mixseg.core.progress import track
+from mixseg.core.types import CLASSES, ENTROPY, IGNORE, PROBABILITY, Case, Source
+from mixseg.datasets import formats, labels
+from mixseg.datasets.layouts import nnunet, nnunet_json
+from mixseg.evaluation.scores import read_metrics
 
 Output = tuple[str, str]
 """Checkpoint and branch, "" where a folder does not say."""
@@ -47,9 +47,9 @@ class References(NamedTuple):
 
     def ids_in(self, path: Path) -> Mapping[int, int]:
         """``ids`` for one prediction: segments go by name, since their numbers differ from file to file."""
-        if io.suffix(path) not in io.SEGMENTS:
+        if formats.suffix(path) not in formats.SEGMENTS:
             return self.ids
-        places = {number: _index(name, self.each[0].classes) for number, name in io.segment_names(path).items()}
+        places = {number: _index(name, self.each[0].classes) for number, name in formats.segment_names(path).items()}
         # A segment of another name is left out, and so refused if anything is painted with it.
         return {0: 0} | {number: place for number, place in places.items() if place is not None}
 
@@ -114,9 +114,9 @@ def of_folder(
     files = label_maps(folder)
     if not files:
         raise MixsegError(f"{folder} holds no label map: give the folder of reference masks.")
-    places = (place / dataset_json.NAME for place in (folder, folder.parent, predictions))
+    places = (place / nnunet_json.NAME for place in (folder, folder.parent, predictions))
     declared = next((path for path in places if path.is_file()), None)
-    said = _said_by_segments(folder, files.values()) if declared is None else dataset_json.read(declared)
+    said = _said_by_segments(folder, files.values()) if declared is None else nnunet_json.read(declared)
     with ThreadPoolExecutor() as pool:
         reading = pool.map(lambda path: nnunet.count_declared(path, said), files.values())
         each_of = list(track(reading, "reading references", total=len(files)))
@@ -146,25 +146,29 @@ def _unlabelled(found: Mapping[int, int], decision: labels.Decision) -> float:
     return sum(count for value, count in found.items() if ids.get(value) == IGNORE) / max(1, sum(found.values()))
 
 
-def _said_by_segments(folder: Path, files: Collection[Path]) -> dataset_json.Description:
+def _said_by_segments(folder: Path, files: Collection[Path]) -> nnunet_json.Description:
     """What nobody declared but the names of segments say: each is a class. Nothing where there are no segments."""
-    segments = [path for path in files if io.suffix(path) in io.SEGMENTS]
+    segments = [path for path in files if formats.suffix(path) in formats.SEGMENTS]
     if segments and len(segments) < len(files):
         raise MixsegError(
             f"{folder} holds segments, which have names, beside label maps, which have ids: say in a dataset.json "
             "beside them which id is which."
         )
-    found = {name.lower(): name for path in segments for name in io.segment_names(path).values()}
+    found = {name.lower(): name for path in segments for name in formats.segment_names(path).values()}
     names = {0: "background"} | dict(enumerate(found.values(), start=1)) if found else {}
     ignore = next((value for value, name in names.items() if name.lower() == "ignore"), None)
-    return dataset_json.Description({value: name for value, name in names.items() if value != ignore}, ignore)
+    return nnunet_json.Description({value: name for value, name in names.items() if value != ignore}, ignore)
 
 
 def _one_segment(predictions: Path) -> list[str]:
     """The classes of predictions that are segments of one name; of several nobody knows which id would be theirs."""
     files = [path for folder in _outputs(predictions).values() for path in label_maps(folder).values()]
-    names = {name for path in files for name in io.segment_names(path).values()}
-    return ["background", *names] if len(names) == 1 and all(io.suffix(path) in io.SEGMENTS for path in files) else []
+    names = {name for path in files for name in formats.segment_names(path).values()}
+    return (
+        ["background", *names]
+        if len(names) == 1 and all(formats.suffix(path) in formats.SEGMENTS for path in files)
+        else []
+    )
 
 
 def _named(counts: Mapping[int, int], flags: labels.LabelFlags | None, predicted: Sequence[str]) -> dict[int, str]:
@@ -280,9 +284,9 @@ def label_maps(folder: Path) -> dict[str, Path]:
         raise MixsegError(f"{folder} is no folder: give the folder with the label maps.")
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or not io.suffix(path):
+        if path.name.startswith(".") or not formats.suffix(path):
             continue
-        if io.stem(path) in files:
-            raise MixsegError(f"{path} and {files[io.stem(path)]} are the same case: remove one of them.")
-        files[io.stem(path)] = path
+        if formats.stem(path) in files:
+            raise MixsegError(f"{path} and {files[formats.stem(path)]} are the same case: remove one of them.")
+        files[formats.stem(path)] = path
     return files

@@ -16,18 +16,18 @@ from typing import Any
 
 import torch
 
-from mixseg.config import Config, make_config
-from mixseg.errors import known
-from mixseg.files import write_json
-from mixseg.folder import environment
-from mixseg.hardware import Hardware, make_fabric
+from mixseg.core.errors import known
+from mixseg.core.files import write_json
+from mixseg.core.progress import track
+from mixseg.core.types import Device
 from mixseg.methods import METHODS, Method, MethodOptions
 from mixseg.methods.dual_branch import DualBranch
 from mixseg.methods.ssco import SSCO
-from mixseg.model import build
 from mixseg.networks import Network
-from mixseg.progress import track
-from mixseg.types import Device
+from mixseg.runs.build import build
+from mixseg.runs.config import Config, make_config
+from mixseg.runs.device import Hardware, make_fabric
+from mixseg.runs.folder import environment
 
 FILE = "complexity.json"
 ROWS = {

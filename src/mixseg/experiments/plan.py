@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mixseg.errors import MixsegError
-from mixseg.files import read_json, write_json
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import read_json, write_json
 
 FILE = "experiment.json"
 RUNS = "runs"

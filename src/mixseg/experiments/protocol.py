@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mixseg.data.folders import replacing_folder
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import replacing_folder
+from mixseg.core.types import Case
 from mixseg.datasets import load, phantom, recognise
-from mixseg.errors import MixsegError
-from mixseg.labels import LabelFlags
-from mixseg.training_plan import sensible_dims
-from mixseg.types import Case
+from mixseg.datasets.labels import LabelFlags
+from mixseg.training.folder import sensible_dims
 
 BUILT_IN = "phantom"
 PROTOCOLS: dict[str, dict[str, Any]] = {

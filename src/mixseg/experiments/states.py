@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from mixseg.files import read_json, write_json
-from mixseg.folder import FAILED, LOCK, RunFolder
-from mixseg.locks import is_taken
-from mixseg.logbook import read_log
+from mixseg.core.files import read_json, write_json
+from mixseg.core.locks import is_taken
+from mixseg.runs.folder import FAILED, LOCK, RunFolder
+from mixseg.runs.log import read_log
 
 Phase = Literal["finished", "failed", "begun", "waiting"]
 

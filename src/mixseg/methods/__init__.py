@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, MethodRow, Number, Term
 from mixseg.methods.dual_branch import DualBranch
 from mixseg.methods.glmi import GLMI

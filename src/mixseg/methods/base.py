@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor, distributed, nn
 
-from mixseg.losses import dice_of_sums, dice_sums, labelled_mean
-from mixseg.losses.precision import at_least_float32
+from mixseg.core.types import IGNORE, Batch, Sees
+from mixseg.methods.losses import dice_of_sums, dice_sums, labelled_mean
+from mixseg.methods.losses.precision import at_least_float32
 from mixseg.networks import Network
-from mixseg.types import IGNORE, Batch, Sees
 
 Number = float | Tensor
 """A number, or a tensor without axes: on the device, where a recorded step can be told another one."""

@@ -18,7 +18,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mixseg.losses import cross_entropy, divergence, entropy, min_entropy, smooth
+from mixseg.core.types import IGNORE, Batch
 from mixseg.methods.base import (
     BuildNetwork,
     Method,
@@ -29,10 +29,10 @@ from mixseg.methods.base import (
     mean_of_labelled,
     ramp_up,
 )
-from mixseg.methods.mixing import mix
+from mixseg.methods.cutmix import mix
+from mixseg.methods.ema import Teacher
+from mixseg.methods.losses import cross_entropy, divergence, entropy, min_entropy, smooth
 from mixseg.methods.supervision import supervised, unlabelled_images
-from mixseg.methods.teacher import Teacher
-from mixseg.types import IGNORE, Batch
 
 TOP = 0
 MIX_DECAY = 0.99

@@ -23,12 +23,12 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor, nn
 
-from mixseg.losses import entropy
-from mixseg.losses.precision import at_least_float32
+from mixseg.core.types import Batch
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, ramp_up
+from mixseg.methods.ema import Teacher
+from mixseg.methods.losses import entropy
+from mixseg.methods.losses.precision import at_least_float32
 from mixseg.methods.supervision import supervised_on, unlabelled_images
-from mixseg.methods.teacher import Teacher
-from mixseg.types import Batch
 
 # Note: the published schedules count epochs of 200 steps out of 100; these are the same shares of training.
 # See docs/concepts/deviations.md.

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mixseg.losses import cross_entropy
+from mixseg.core.types import Batch, Part
 from mixseg.methods.base import foreground_dice, mean_of_labelled
+from mixseg.methods.losses import cross_entropy
 from mixseg.networks import Network
-from mixseg.types import Batch, Part
 
 
 def unlabelled_images(batch: Batch) -> Tensor | None:

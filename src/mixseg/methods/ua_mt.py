@@ -20,11 +20,11 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
-from mixseg.losses.precision import at_least_float32
+from mixseg.core.types import Batch
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, mean_where, ramp_up
+from mixseg.methods.ema import Teacher, probabilities
+from mixseg.methods.losses.precision import at_least_float32
 from mixseg.methods.supervision import supervised_on, unlabelled_images
-from mixseg.methods.teacher import Teacher, probabilities
-from mixseg.types import Batch
 
 PASSES = 8
 COPIES = 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
-from mixseg.errors import MixsegError, known
+from mixseg.core.errors import MixsegError, known
 from mixseg.networks.base import Geometry, Init, Network, Norm, Spec
 from mixseg.networks.layers import initialise
 from mixseg.networks.unet import unet

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 
 Norm = Literal["batch", "instance", "group", "none"]
 Geometry = Literal["padded", "authors"]

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mixseg.networks.convolutions import Conv2d, widened
-from mixseg.networks.relu import ReLU
+from mixseg.networks.layers import Conv2d, ReLU, widened
 
 LAYERS = (Conv2d, nn.BatchNorm2d, ReLU)
 

@@ -6,12 +6,62 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from mixseg.networks.base import Init, Norm, Spec
-from mixseg.networks.convolutions import Conv2d, Conv3d
 from mixseg.networks.instance_norm import InstanceNorm
-from mixseg.networks.relu import ReLU
+
+ALIGNED = 8
+"""Channels that tensor cores take at once."""
+
+
+class Conv2d(nn.Conv2d):
+    """Torch's own, but for ``idle``: its bias is then left out, and has to be 0 (``fold_idle_biases``)."""
+
+    idle = False
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        if not input.is_cpu:
+            input, weight = widened(input), widened(weight)  # noqa: A001
+        found: Tensor = super()._conv_forward(input, weight, None if self.idle else bias)
+        return found
+
+
+class Conv3d(nn.Conv3d):
+    """The same for volumes."""
+
+    idle = False
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        found: Tensor = super()._conv_forward(input, weight, None if self.idle else bias)
+        return found
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """An image or a weight of one channel with channels of zeros after it, which change no result; others as they are.
+
+    A single channel has no order of memory: torch takes it for channels first, and so computes the finest map of the
+    network in that order, between others that are channels last, and turns it round in either direction.
+    """
+    return F.pad(tensor, (0, 0, 0, 0, 0, ALIGNED - 1)) if tensor.shape[1] == 1 else tensor
+
+
+class ReLU(nn.Module):
+    """``max(x, 0)``; of what is nan, nan.
+
+    Torch takes the gradient from the sign of the output. A compiler would have to read that map again, beside the input
+    of the normalisation before it, which it reads anyway and which has the same sign in it: so there the sign is the
+    input's.
+    """
+
+    def forward(self, feature: Tensor) -> Tensor:
+        """In place where nothing is compiled."""
+        if torch.compiler.is_compiling():
+            return torch.where(feature <= 0, 0.0, feature)
+        return F.relu_(feature)
+
 
 CONV: dict[int, type[nn.Conv2d | nn.Conv3d]] = {2: Conv2d, 3: Conv3d}
 TRANSPOSED: dict[int, type[nn.ConvTranspose2d | nn.ConvTranspose3d]] = {2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 from mixseg.networks.base import Decoder, Encoder, Network, Spec, check_multiple
 from mixseg.networks.layers import Layers
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
 from mixseg.networks.base import Decoder, Encoder, Network, Spec, check_multiple
 from mixseg.networks.layers import Layers
 

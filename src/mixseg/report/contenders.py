@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mixseg.config import WITHOUT_EFFECT, to_dict
-from mixseg.errors import MixsegError
+from mixseg.core.errors import MixsegError
+from mixseg.evaluation.scores import MEAN, Row, branch_name, mean_sd, summarise
 from mixseg.report.run_files import RunFiles, part_of_all
 from mixseg.report.tables import known_columns
 from mixseg.report.wording import count, part_name
-from mixseg.scores import MEAN, Row, branch_name, mean_sd, summarise
+from mixseg.runs.config import WITHOUT_EFFECT, to_dict
 
 NOT_COMPARED = WITHOUT_EFFECT | {"seed"}
 """Keys that make no other method: runs that differ in nothing else are seeds of one."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.files import replacing
-from mixseg.inspection import Inspection, Look, Preview
-from mixseg.inspection.tables import kind_in_words
-from mixseg.report.page import Html, bullets, figure_png, folded, joined, page, paragraph, table
-from mixseg.types import IGNORE
+from mixseg.core.files import replacing
+from mixseg.core.types import IGNORE
+from mixseg.report.html import Html, bullets, figure_png, folded, joined, page, paragraph, table
+from mixseg.report.inspection import Inspection, Look, Preview
+from mixseg.report.inspection.tables import kind_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.config import Config
-from mixseg.errors import MixsegError
-from mixseg.examples import CHECKPOINT, Example, read_examples
-from mixseg.folder import RunFolder
-from mixseg.logbook import read_log
-from mixseg.scores import Row, read_metrics
+from mixseg.core.errors import MixsegError
+from mixseg.evaluation.scores import Row, read_metrics
+from mixseg.inference.report_slices import CHECKPOINT, Example, read_examples
+from mixseg.runs.config import Config
+from mixseg.runs.folder import RunFolder
+from mixseg.runs.log import read_log
 
 
 class Warned(NamedTuple):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mixseg.config import to_dict
-from mixseg.examples import Example
-from mixseg.files import replacing
+from mixseg.core.files import replacing
+from mixseg.evaluation.scores import short_name, summarise
+from mixseg.inference.report_slices import Example
 from mixseg.report import tables
 from mixseg.report.figures import curves
 from mixseg.report.figures.montages import montages
 from mixseg.report.figures.pictures import Strip, gallery
 from mixseg.report.figures.scans import Column, strips
 from mixseg.report.figures.style import as_html
-from mixseg.report.page import Html, escaped, folded, joined, page, paragraph, preformatted
+from mixseg.report.html import Html, escaped, folded, joined, page, paragraph, preformatted
 from mixseg.report.run_files import RunFiles, Warned, dsc_by_case
 from mixseg.report.wording import IN_VOXELS, MISSED, circumstances, part_name, title, verdict
-from mixseg.scores import short_name, summarise
+from mixseg.runs.config import to_dict
 
 Section = tuple[str, Html]
 WARNINGS = 5

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mixseg.config import make_config, to_dict
-from mixseg.report.page import Html, table
+from mixseg.evaluation.scores import MEAN, branch_name, mean_sd
+from mixseg.report.html import Html, table
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import count
-from mixseg.scores import MEAN, branch_name, mean_sd
+from mixseg.runs.config import make_config, to_dict
 
 COLUMNS = {
     "DSC (%)": ("dsc", 100.0),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mixseg.evaluation.scores import MEAN, branch_name, summarise
 from mixseg.report.run_files import RunFiles
-from mixseg.scores import MEAN, branch_name, summarise
 
 PARTS = {"val": "validation", "test": "test"}
 MISSED = "A structure that was missed altogether has DSC 0 and the diagonal of the scan as its distances."

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mixseg.core.types import IGNORE
 from mixseg.data.augment.separable import CELLS, along, spline
 from mixseg.data.augment.strength import Augmentation, Columns, amounts
-from mixseg.types import IGNORE
 
 COLUMNS = 17
 """Uniform numbers per image: a decision for each of six changes, and 1 + 2 + 1 + 3 + 3 + 1 amounts."""

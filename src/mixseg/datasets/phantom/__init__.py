@@ -14,15 +14,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.datasets import nnunet
-from mixseg.datasets.nnunet import Item
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import write_json
+from mixseg.core.progress import track
+from mixseg.core.types import Volume
+from mixseg.datasets.layouts import nnunet
+from mixseg.datasets.layouts.nnunet import Item
 from mixseg.datasets.phantom import left_atrium, short_axis
 from mixseg.datasets.phantom.left_atrium import atrium
 from mixseg.datasets.phantom.short_axis import FRAMES, heart
-from mixseg.errors import MixsegError
-from mixseg.files import write_json
-from mixseg.progress import track
-from mixseg.types import Volume
 
 __all__ = ["FRAMES", "Kind", "atrium", "heart", "write"]
 

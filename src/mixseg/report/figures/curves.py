@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mixseg.evaluation.scores import branch_name
 from mixseg.report.figures.style import SOFT, legend, line, logarithmic, mark_steps, name_axes, panels, plain
 from mixseg.report.run_files import RunFiles
-from mixseg.scores import branch_name
 
 STEP = "training step"
 FEW_CLASSES = 6

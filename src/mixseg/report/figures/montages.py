@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from mixseg.examples import Montage
+from mixseg.inference.report_slices import Montage
 from mixseg.report.figures.pictures import name_outlines, outline
 from mixseg.report.figures.style import INK, plain
 

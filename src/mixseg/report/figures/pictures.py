@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
+from mixseg.core.types import IGNORE
 from mixseg.report.figures.style import DASHES, INK, SOFT, STRUCTURES, plain
-from mixseg.types import IGNORE
 
 Bytes = NDArray[np.uint8]
 MARGIN = 0.35

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from mixseg.report.page import Html, figure_png
+from mixseg.report.html import Html, figure_png
 
 INK, SOFT = "#1c2530", "#5b6775"
 # The palette of Okabe and Ito, without its yellow, which is lost on white.

@@ -1,0 +1,1 @@
+"""Nouns and plumbing that every room shares, with nothing heavier than numpy."""

@@ -1,0 +1,215 @@
+"""Files that are whole or absent: written beside the target, then moved over it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+import tempfile
+import zipfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mixseg.core.errors import MixsegError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+WRITING = f".writing-{socket.gethostname()}-"
+"""How names begin of what a process of this machine is writing; its number follows."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the folder of ``path`` (same suffixes); on success it takes its place.
+
+    A kill leaves the old file or the new one. A full disk or a folder without permission is one sentence.
+    """
+    if path.is_dir():
+        raise MixsegError(f"{path} is a folder: name a file.")
+    if path.exists() and not path.is_file():  # a device such as /dev/null, which a file would take the place of
+        raise MixsegError(f"{path} is no file that could be replaced: name another.")
+    temporary: Path | None = None
+    try:
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            prefix, suffix = f"{WRITING}{os.getpid()}-", "".join(path.suffixes[-2:])
+            handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=path.parent)
+            os.close(handle)
+            temporary = Path(name)
+            yield temporary
+            with temporary.open("r+b") as written:  # Windows syncs only what it may write
+                os.fsync(written.fileno())
+            # mkstemp makes files for the owner alone; what users share should follow their umask.
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            temporary.replace(path)
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the files that a process of this machine was writing in ``folder`` when it was killed."""
+    for leftover in folder.glob(f"{WRITING}*") if folder.is_dir() else ():
+        if not alive(leftover.name.removeprefix(WRITING).partition("-")[0]):
+            leftover.unlink(missing_ok=True)
+
+
+def alive(pid: str) -> bool:
+    """Whether a process of this number may be running here; so may what is no number."""
+    if os.name != "posix" or not pid.isdigit():  # elsewhere signal 0 is not a question
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Inside, a full disk or a missing permission is one sentence about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            sentence = f"No space left to write {path}: free some, or choose another folder, and start again."
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            sentence = f"No permission to write {path}: choose a folder of yours."
+        elif error.errno == errno.EFBIG:
+            sentence = f"{path} is larger than a file may be: raise the limit (ulimit -f), or choose another folder."
+        else:
+            raise
+        raise MixsegError(sentence) from error
+
+
+@contextmanager
+def writing_arrays(path: Path) -> Iterator[Callable[[str, NDArray[np.generic]], None]]:
+    """Inside, ``keep(name, array)`` adds an array, which must not change any more, to the archive ``path``.
+
+    What ``np.savez_compressed`` writes and ``np.load`` reads, less tightly packed in a third of the time, by a thread
+    of its own; what goes wrong there is raised by a later call, or at the end.
+    """
+    import numpy as np  # here, so that whoever reads JSON need not wait for it
+
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="archive") as pool,
+    ):
+
+        def write(name: str, array: NDArray[np.generic]) -> None:
+            with packed.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+
+        kept: deque[Future[None]] = deque()
+
+        def keep(name: str, array: NDArray[np.generic]) -> None:
+            kept.append(pool.submit(write, name, array))
+            while kept and kept[0].done():
+                kept.popleft().result()
+
+        try:
+            yield keep
+            for each in kept:
+                each.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # there is nothing left to write unless something went wrong
+
+
+def check_name(what: str, name: str, where: object) -> None:
+    """Nothing, or one sentence about a name that would lead the files called after it to another folder."""
+    if not name.strip(".") or any(sign in name for sign in "/\\\0"):
+        raise MixsegError(
+            f"The {what} {name!r} in {where} cannot be part of a file name: rename it, without / and \\, "
+            "and not with dots alone."
+        )
+
+
+def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - whatever json takes
+    """Write ``content`` as indented JSON, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def read_json(path: Path, *, missing_ok: bool = False) -> Any:  # noqa: ANN401 - whatever json holds
+    """Read a JSON file; a missing or broken one is one sentence, or a missing one None."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        if missing_ok:
+            return None
+        raise MixsegError(f"{path} does not exist: check the path.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise MixsegError(f"{path} is not valid JSON ({error}): mend or remove it.") from None
+
+
+@contextmanager
+def replacing_folder(path: Path, *, marker: str, is_there: Callable[[], bool] = lambda: False) -> Iterator[Path]:
+    """Yield an empty folder beside ``path``; on success it takes its place, on failure it goes.
+
+    Args:
+        path: The folder to write. One that exists is replaced only if it is empty or holds ``marker``.
+        marker: The file that says that such a folder is one of ours.
+        is_there: Whether what lies there by now is as good. Another process was quicker, and may be reading it: it
+            stays, and ours goes.
+    """
+    refuse_foreign(path, marker)
+    path = path.absolute()
+    _sweep(path)
+    temporary = path.with_name(f".{path.name}{WRITING}{os.getpid()}")
+    old = temporary.with_name(temporary.name + "-old")
+    try:
+        with explained(path):
+            temporary.mkdir(parents=True)
+        yield temporary
+        with explained(path):
+            while not _moved(temporary, path) and not is_there():
+                with suppress(FileNotFoundError):  # another process has moved it just now
+                    path.rename(old)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if old.exists() and not path.exists():  # the second of the two moves failed
+            old.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _moved(temporary: Path, path: Path) -> bool:
+    """Whether ``temporary`` has taken the place of ``path``: not if a folder is there."""
+    try:
+        temporary.rename(path)
+    except OSError:
+        if not path.is_dir():
+            raise
+        return False
+    return True
+
+
+def refuse_foreign(path: Path, marker: str) -> None:
+    """An error if ``path`` is something that must not be replaced."""
+    if path.exists() and not path.is_dir():
+        raise MixsegError(f"{path} is a file: choose a folder to write to.")
+    if path.is_dir() and path.samefile("."):  # whoever stands in it would stand in one that is gone
+        raise MixsegError(f"{path} is the current folder, which cannot be replaced by a new one: name another folder.")
+    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
+        raise MixsegError(f"{path} holds other files and would be replaced: choose a new or an empty folder.")
+
+
+def _sweep(path: Path) -> None:
+    """Remove what a process of this machine that was killed has left beside ``path``."""
+    prefix = f".{path.name}{WRITING}"
+    for leftover in path.parent.glob(f"{prefix}*") if path.parent.is_dir() else ():
+        pid = leftover.name.removeprefix(prefix).removesuffix("-old")
+        if not alive(pid):
+            shutil.rmtree(leftover, ignore_errors=True)

@@ -1,0 +1,178 @@
+"""Scans in memory: what ``mixseg.scan`` makes of arrays, and training and prediction take."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE
+from mixseg.data.intensity import to_8_bits
+from mixseg.data.native import Extent, Header, Native
+
+Labels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayScan:
+    """A scan in memory, on its own grid: made by ``scan``, taken by ``train``.
+
+    Attributes:
+        name: For messages and predictions.
+        native: Its voxels, the image in 8 bits.
+        spacing: Voxel size in mm along I, J, K; None where it is unknown.
+    """
+
+    name: str
+    native: Native
+    spacing: tuple[float, float, float] | None = None
+
+    @property
+    def extent(self) -> Extent:
+        """What a plan needs to know of it."""
+        i, j, k = self.native.image.shape[1:]
+        return Extent((i, j, k), self.spacing or (1.0, 1.0, 1.0), self.spacing is not None)
+
+    @cached_property
+    def header(self) -> Header:
+        """What preparing needs to know of it, whatever the training grid will be."""
+        native, (shape, size, known) = self.native, self.extent
+        state = hashlib.blake2b(repr((self.name, self.spacing, native.image.shape)).encode(), digest_size=16)
+        for array in (native.image, native.full, native.drawn):
+            state.update(b"-" if array is None else np.ascontiguousarray(array).data)
+        return Header(
+            id=self.name,
+            patient=self.name,
+            frame="",
+            classes=(),
+            annotated=None,
+            split="",
+            channels=len(native.image),
+            shape=shape,
+            affine=tuple(tuple(map(float, row)) for row in np.diag([*size, 1.0])),
+            spacing=size,
+            spacing_known=known,
+            source=self.name,
+            has_full=native.full is not None,
+            has_drawn=native.drawn is not None,
+            fingerprint=state.hexdigest(),
+        )
+
+
+def scan(
+    name: str,
+    image: ArrayLike,
+    full: ArrayLike | None = None,
+    partial: ArrayLike | None = None,
+    *,
+    spacing: tuple[float, float, float] | None = None,
+) -> ArrayScan:
+    """A scan to train on or to validate with, from arrays of any dtype.
+
+    Args:
+        name: Unique among the scans of a run.
+        image: ``(I, J, K)`` with the slices along the last axis, one slice ``(I, J)``, or channels ``(C, I, J, K)``.
+            Its smallest and largest value become black and white, channel by channel.
+        full: A class index for every voxel, 0 being the background; same axes, without channels.
+        partial: The same, with 255 (or -1) where nothing is labelled. Without both, the scan has no labels.
+        spacing: Voxel size in mm; scores are then in mm too.
+    """
+    if not isinstance(name, str):
+        raise MixsegError(f"A scan is called by a text, mixseg.scan(name, image, ...): this is {type(name)}.")
+    return make_scan(name, image, full, partial, spacing=spacing)
+
+
+def make_scan(
+    name: str,
+    image: ArrayLike,
+    full: ArrayLike | None = None,
+    partial: ArrayLike | None = None,
+    *,
+    spacing: tuple[float, float, float] | None = None,
+    clip: tuple[float, float] | None = None,
+) -> ArrayScan:
+    """A scan whose grey values end at the percentiles of ``clip``, as those of a run on files may."""
+    channels = [to_8_bits(channel, clip) for channel in _channels(image, name)]
+    images, low, high = zip(*channels, strict=True)
+    shape = images[0].shape
+    labels = [_labels(given, shape, f"{name}: {what}") for given, what in ((full, "full"), (partial, "partial"))]
+    if labels[0] is not None and (unlabelled := np.mean(labels[0] == IGNORE)):
+        raise MixsegError(
+            f"{name}: full labels have a class for every voxel, and {unlabelled:.2%} of these are {IGNORE} or -1, "
+            "unlabelled: give them as partial=."
+        )
+    native = Native(np.ascontiguousarray(np.stack(images)), low, high, *labels)
+    return ArrayScan(name, native, None if spacing is None else _spacing(spacing, name))
+
+
+def _array(given: ArrayLike, what: str) -> NDArray[Any]:
+    if isinstance(given, torch.Tensor):
+        given = given.detach().cpu()
+        given = given.float() if given.dtype == torch.bfloat16 else given  # which numpy does not have
+    if isinstance(given, np.ma.MaskedArray):
+        raise MixsegError(f"{what}: a masked array would lose its mask here, fill it first, with .filled(...).")
+    try:
+        return np.asarray(given)
+    except ValueError as error:  # of lists alone
+        raise MixsegError(f"{what}: rows of different lengths make no array, give all of them one length.") from error
+
+
+def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
+    """The channels of an image, each ``(I, J, K)``."""
+    array = _array(image, f"{name}: the image")
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim == 3:
+        array = array[None]
+    if array.ndim != 4 or not array.size or array.dtype.kind not in "biuf":
+        raise MixsegError(
+            f"{name}: an image is an array of numbers (I, J), (I, J, K) or (channels, I, J, K), "
+            f"not {array.dtype} of {array.shape}."
+        )
+    with np.errstate(over="ignore"):
+        finite = array.dtype.kind != "f" or np.isfinite(array.astype(np.float32)).all()
+    if not finite:
+        raise MixsegError(
+            f"{name}: the image holds nan, inf or what float32 cannot hold: replace them first, with np.clip or "
+            "np.nan_to_num for example."
+        )
+    return list(array)
+
+
+def _spacing(given: Sequence[float], name: str) -> tuple[float, float, float]:
+    """The voxel size in mm along I, J, K, from any three numbers above 0."""
+    sizes = _array(given, f"{name}: spacing")
+    if sizes.shape != (3,) or sizes.dtype.kind not in "iuf" or not ((sizes > 0) & (sizes < 1e4)).all():
+        raise MixsegError(
+            f"{name}: spacing is the voxel size along I, J, K, three numbers of mm between 0 and 10000, not {given}."
+        )
+    i, j, k = sizes.tolist()
+    return float(i), float(j), float(k)
+
+
+def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Labels | None:
+    """Class indices, and IGNORE in partial labels, from whole numbers of any dtype."""
+    if given is None:
+        return None
+    array = _array(given, f"{what} labels")
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.shape != shape:
+        raise MixsegError(f"{what} labels have the shape {array.shape}, and the image has {shape}: they must agree.")
+    if array.dtype.kind in "if":
+        array = np.where(array == -1, np.int16(IGNORE), array)  # which widens int8, where 255 would be -1 again
+    with np.errstate(invalid="ignore"):  # nan is told below
+        labels = array.astype(np.uint8) if array.dtype.kind in "biuf" else None
+    if labels is None or not np.array_equal(labels, array):
+        raise MixsegError(
+            f"{what} labels hold values that are no class index: use whole numbers from 0 to 254, and in partial "
+            f"labels {IGNORE} or -1 where nothing is labelled."
+        )
+    return np.ascontiguousarray(labels)

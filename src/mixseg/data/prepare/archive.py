@@ -1,0 +1,143 @@
+"""Scans <-> one small archive to carry to another machine, where no image library is needed.
+
+The archive is a zip file: ``index.json``, and per scan its 8-bit images and label maps on their own grid, coded by
+``codec``. The training grid and partial labels are made where it is unpacked, equal to what ``prepare`` makes.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import replacing
+from mixseg.core.types import Case
+from mixseg.core.workers import run_all
+from mixseg.data.native import Header, Native, check_headers
+from mixseg.data.prepare.build import build, existing, key_of
+from mixseg.data.prepare.codec import decode_image, decode_labels, encode_image, encode_labels
+from mixseg.data.prepare.options import PrepareOptions
+from mixseg.data.prepare.store import Prepared, tuples
+
+FORMAT = "mixseg archive 1"
+
+# The same scans make the same file, byte for byte: no time of day in it.
+SOME_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def pack(
+    cases: Sequence[Case], path: Path, options: PrepareOptions | None = None, *, workers: int | None = None
+) -> Path:
+    """Write ``path``, one archive with everything that ``unpack`` needs to prepare ``cases`` elsewhere.
+
+    Args:
+        cases: The scans to carry, with all their classes and drawn labels.
+        path: The archive; replaced if it exists.
+        options: Of these only ``clip`` matters: images are carried in 8 bits.
+        workers: Processes; ``None`` is one per core.
+    """
+    from mixseg.data.prepare.files import read_header  # reads image files, which unpacking never does
+
+    clip = (options or PrepareOptions()).clip
+    headers = [read_header(case) for case in cases]
+    check_headers(headers)
+    jobs = [(case, clip) for case in cases]
+    coded = run_all(_coded, jobs, names=[case.id for case in cases], label="packing", workers=workers)
+    index: dict[str, Any] = {"format": FORMAT, "clip": clip, "cases": []}
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for number, (header, (parts, low, high)) in enumerate(zip(headers, coded, strict=True)):
+            index["cases"].append({**asdict(header), "low": low, "high": high})
+            for name, data in parts.items():
+                archive.writestr(zipfile.ZipInfo(_member(number, name), SOME_TIME), data)
+        info = zipfile.ZipInfo("index.json", SOME_TIME)
+        archive.writestr(info, json.dumps(index, indent=1), compress_type=zipfile.ZIP_LZMA)
+    return path
+
+
+def unpack(path: Path, out: Path, options: PrepareOptions | None = None, *, workers: int | None = None) -> Prepared:
+    """The prepared folder ``out``, equal to what ``prepare`` makes of the packed scans.
+
+    Args:
+        path: An archive written by ``pack``.
+        out: A new or empty folder, or a prepared one to replace; one made from this archive is returned at once.
+        options: The training grid and the labels on it; ``clip`` is the archive's if it is not given.
+        workers: Processes; ``None`` is one per core.
+    """
+    options = options or PrepareOptions()
+    index = _index(path)
+    clip = tuples(index["clip"])
+    if options.clip is None:
+        options = replace(options, clip=clip)
+    if options.clip != clip:
+        raise MixsegError(f"{path} was packed with clip {clip}, not {options.clip}: pack the scans again.")
+    entries = [tuples(entry) for entry in index["cases"]]
+    headers = [Header(**{k: v for k, v in entry.items() if k not in ("low", "high")}) for entry in entries]
+    found = existing(out, key_of([header.fingerprint for header in headers], options))
+    if found is not None:
+        return found
+    loads: list[Callable[[], Native]] = [
+        partial(_decoded, path, number, header, (entry["low"], entry["high"]))
+        for number, (header, entry) in enumerate(zip(headers, entries, strict=True))
+    ]
+    return build(out, headers, loads, options, workers=workers)
+
+
+Coded = tuple[dict[str, bytes], tuple[float, ...], tuple[float, ...]]
+
+
+def _coded(job: tuple[Case, tuple[float, float] | None]) -> Coded:
+    """The members of the archive for one scan, and the intensities that became 0 and 255."""
+    from mixseg.data.prepare.files import read_native
+
+    case, clip = job
+    native = read_native(case, clip=clip)
+    parts = {f"image{channel}": encode_image(image) for channel, image in enumerate(native.image)}
+    for name, labels in (("full", native.full), ("drawn", native.drawn)):
+        if labels is not None:
+            parts[name] = encode_labels(labels)
+    return parts, native.low, native.high
+
+
+def _decoded(path: Path, number: int, header: Header, ends: tuple[tuple[float, ...], tuple[float, ...]]) -> Native:
+    """One scan of the archive."""
+    shape = header.shape
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [f"image{channel}" for channel in range(header.channels)]
+            image = np.stack([decode_image(archive.read(_member(number, name)), shape) for name in names])
+            full, drawn = (
+                decode_labels(archive.read(_member(number, name)), shape) if there else None
+                for name, there in (("full", header.has_full), ("drawn", header.has_drawn))
+            )
+    except (OSError, KeyError, zipfile.BadZipFile, lzma.LZMAError) as error:
+        raise _damaged(path, error) from None
+    return Native(image, ends[0], ends[1], full, drawn)
+
+
+def _index(path: Path) -> dict[str, Any]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            index = json.loads(archive.read("index.json"))
+    except FileNotFoundError:
+        raise MixsegError(f"{path} does not exist: check the path.") from None
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, lzma.LZMAError) as error:
+        raise _damaged(path, error) from None
+    if not isinstance(index, dict) or index.get("format") != FORMAT:
+        raise MixsegError(f"{path} was not packed by this version of mixseg: pack the scans again.")
+    return index
+
+
+def _member(number: int, name: str) -> str:
+    return f"{number:05}/{name}"
+
+
+def _damaged(path: Path, error: Exception) -> MixsegError:
+    return MixsegError(f"{path} is damaged or no archive of packed scans ({error}): copy or pack it again.")

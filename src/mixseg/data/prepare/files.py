@@ -1,0 +1,102 @@
+"""Scans in any file format -> a prepared folder, made once per inputs and options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import refuse_foreign
+from mixseg.core.types import Case, Source
+from mixseg.data.intensity import to_8_bits
+from mixseg.data.native import Header, Native
+from mixseg.data.prepare.build import INDEX, build, digest, existing, key_of
+from mixseg.data.prepare.options import PrepareOptions
+from mixseg.data.prepare.store import Prepared
+from mixseg.datasets import formats
+
+__all__ = ["PrepareOptions", "prepare"]
+
+
+def prepare(
+    cases: Sequence[Case], out: Path, options: PrepareOptions | None = None, *, workers: int | None = None
+) -> Prepared:
+    """The prepared folder ``out``: as it lies there, if it was made from the same files with the same options.
+
+    Args:
+        cases: Scans with the same classes and channels; they keep this order.
+        out: A new or empty folder, or a prepared one to replace.
+        options: The training grid and the labels on it.
+        workers: Processes; ``None`` is one per core.
+    """
+    options = options or PrepareOptions()
+    found = existing(out, key_of([fingerprint(case) for case in cases], options))
+    if found is not None:
+        return found
+    refuse_foreign(out, INDEX)  # before minutes of work, not after
+    headers = [read_header(case) for case in cases]
+    loads = [partial(read_native, case, clip=options.clip) for case in cases]
+    return build(out, headers, loads, options, workers=workers)
+
+
+def fingerprint(case: Case) -> str:
+    """A hash that changes when the case or one of its files does (path, size, time of change; nothing is read)."""
+    return digest(
+        [case.id, case.patient, case.frame, case.classes, case.annotated, case.split],
+        [_stamp(source) for source in (*case.image, case.full, case.partial)],
+    )
+
+
+def _stamp(source: Source | None) -> object:
+    if source is None:
+        return None
+    try:
+        # stat comes first: of a link in a circle resolve makes a RuntimeError.
+        files = [(path.stat().st_size, path.stat().st_mtime_ns, str(path.resolve())) for path in source.files]
+    except OSError as error:
+        raise MixsegError(f"{error.filename} cannot be read ({error.strerror}): check the path.") from None
+    return [files, source.key, sorted((source.ids or {}).items())]
+
+
+def read_header(case: Case) -> Header:
+    """What the files' headers say; image and masks that do not lie in the same place are refused."""
+    place = formats.read_geometry(case.image[0])
+    for other in (*case.image[1:], case.full, case.partial):
+        difference = formats.same_geometry(place, formats.read_geometry(other)) if other is not None else ""
+        if other is not None and difference:
+            raise MixsegError(
+                f"{other.path} does not lie on its image {case.image[0].path}: {difference}; "
+                "export it again on the grid of the image."
+            )
+    return Header(
+        id=case.id,
+        patient=case.patient,
+        frame=case.frame,
+        classes=case.classes,
+        annotated=case.annotated,
+        split=case.split,
+        channels=len(case.image),
+        shape=place.shape,
+        affine=tuple(tuple(float(value) for value in row) for row in place.affine),
+        spacing=place.spacing,
+        spacing_known=place.spacing_known,
+        source=case.image[0].path.name,
+        has_full=case.full is not None,
+        has_drawn=case.partial is not None,
+        fingerprint=fingerprint(case),
+    )
+
+
+def read_native(case: Case, *, clip: tuple[float, float] | None) -> Native:
+    """The voxels of a case, its image in 8 bits."""
+    channels = [to_8_bits(formats.read_image(source).array, clip) for source in case.image]
+    images, low, high = zip(*channels, strict=True)
+    full, drawn = (
+        None if source is None else np.ascontiguousarray(formats.read_labels(source).array, np.uint8)
+        for source in (case.full, case.partial)
+    )
+    # Files come in either memory order; everything from here on, random draws included, should not notice.
+    return Native(np.ascontiguousarray(np.stack(images)), low, high, full, drawn)

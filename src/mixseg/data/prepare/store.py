@@ -1,0 +1,249 @@
+"""A folder of prepared scans, memory-mapped. Needs numpy alone; docs/reference/prepared-data.md has the layout."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import read_json
+from mixseg.core.types import Kind
+from mixseg.data.intensity import FAINT, faint
+
+FORMAT = 1
+ARRAYS = ("image", "full", "partial")
+BEYOND = "beyond.npy"
+FADED = 0.8
+"""A structure of whose volume less is left on the training grid is too thin for it."""
+A_FEW = 0.1
+"""Of the masks: a scan in which a structure happens to be tiny is no fault of the grid."""
+
+Array = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class PreparedCase:
+    """One scan on the prepared grid, and the way back to its file.
+
+    Attributes:
+        id: Unique in its dataset.
+        patient: Whose scan it is.
+        frame: Which of the patient's scans, or "".
+        dims: 2 for a stack of slices, 3 for a volume.
+        shape: ``(K, H, W)`` in 2D; in 3D ``(I, J, K)``, of the source or resampled.
+        spacing: Voxel size in mm along the axes of ``shape``.
+        spacing_known: False where the source's format holds no voxel size.
+        source_shape: ``(I, J, K)`` of the source image.
+        affine: Its voxel indices to millimetres, RAS+, four rows.
+        source: The name of its (first) file.
+        offset: Voxels before this case in ``full.npy`` and ``partial.npy``; ``image.npy`` has as many per channel.
+        has_full: Whether the full map is one; it is all IGNORE otherwise.
+        has_partial: The same of the partial map.
+        split: The part that the layout on disk puts it in, or "".
+        annotated: The classes that the annotator looked for; ``None`` means all of them.
+        low: Intensity that became 0, per channel.
+        high: Intensity that became 255, per channel.
+        mean: Mean of the 8-bit image, per channel: with ``std`` it gives z-scores.
+        std: Standard deviation of the 8-bit image, per channel.
+        field: In 2D, the size of the resampled slices before they are cropped or padded to ``shape``; empty where each
+            slice is stretched to it.
+        lost: How many foreground voxels of the full mask the crop cuts off; ``Prepared.beyond`` has them.
+        lost_partial: How many labelled voxels of the partial map it cuts off.
+        faded: Classes of the full mask that are too thin for the grid.
+    """
+
+    id: str
+    patient: str
+    frame: str
+    dims: int
+    shape: tuple[int, int, int]
+    spacing: tuple[float, float, float]
+    spacing_known: bool
+    source_shape: tuple[int, int, int]
+    affine: tuple[tuple[float, ...], ...]
+    source: str
+    offset: int
+    has_full: bool
+    has_partial: bool
+    split: str = ""
+    annotated: tuple[str, ...] | None = None
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    field: tuple[int, ...] = ()
+    lost: int = 0
+    lost_partial: int = 0
+    faded: tuple[int, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """The strongest supervision that this scan has."""
+        if self.has_full:
+            return "full"
+        return "partial" if self.has_partial else "bare"
+
+    @property
+    def voxels(self) -> int:
+        """How many voxels the label maps have."""
+        return prod(self.shape)
+
+    @property
+    def is_faint(self) -> bool:
+        """Whether a channel shows next to nothing in 256 grey values."""
+        return any(0 < std < FAINT for std in self.std)
+
+    def remarks(self) -> list[str]:
+        """Sentences for whoever has it segmented: if it shows nothing, or the grid is smaller than the scan."""
+        return [*faint([self.id] * self.is_faint), *self._cropped()]
+
+    def _cropped(self) -> list[str]:
+        if not any(have > kept for have, kept in zip(self.field, self.shape[1:], strict=False)):
+            return []
+        field, size = ("x".join(map(str, sides)) for sides in (self.field, self.shape[1:]))
+        return [f"{self.id} has {field} pixels of the run's size: beyond the middle {size} all is called background."]
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry of ``index.json``."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> Self:
+        """The case that ``as_json`` described."""
+        return cls(**tuples(entry))
+
+
+def tuples(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """``value`` from JSON with tuples for its lists, as frozen dataclasses hold them."""
+    if isinstance(value, dict):
+        return {name: tuples(item) for name, item in value.items()}
+    return tuple(tuples(item) for item in value) if isinstance(value, list) else value
+
+
+class Prepared:
+    """The scans of a prepared folder. Arrays are views of the mapped files: nothing is read before it is used.
+
+    Attributes:
+        folder: Where it lies.
+        index: The content of ``index.json``.
+        cases: One entry per scan, in the order of the arrays.
+        classes: Class names by index, the background first.
+        channels: How many channels each image has.
+        dims: 2 or 3.
+        hash: Of the input files and the options; equal hashes need not be prepared twice.
+        content: Of the arrays themselves: equal on every machine for equal data.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not (folder / "index.json").is_file():
+            raise MixsegError(f"{folder} is no prepared folder: make one with mixseg prepare.")
+        self.index: dict[str, Any] = read_json(folder / "index.json")
+        if not isinstance(self.index, dict) or self.index.get("format") != FORMAT:
+            raise MixsegError(f"{folder} was not prepared by this version of mixseg: prepare the scans again.")
+        self.cases = tuple(PreparedCase.from_json(entry) for entry in self.index["cases"])
+        self.classes: tuple[str, ...] = tuple(self.index["classes"])
+        self.channels: int = self.index["channels"]
+        self.dims: int = self.index["options"]["dims"]
+        self.hash: str = self.index["hash"]
+        self.content: str = self.index["content"]
+        voxels = sum(case.voxels for case in self.cases)
+        self._arrays = {name: _mapped(folder / f"{name}.npy", voxels * self._per_voxel(name)) for name in ARRAYS}
+
+    def image(self, case: PreparedCase) -> Array:
+        """``(K, channels, H, W)`` in 2D, ``(channels, I, J, K)`` in 3D, 0 to 255."""
+        slices, *plane = case.shape
+        shape = (slices, self.channels, *plane) if self.dims == 2 else (self.channels, *case.shape)
+        return self._part("image", case).reshape(shape)
+
+    def full(self, case: PreparedCase) -> Array:
+        """``case.shape``: class indices of the full mask; all IGNORE where there is none."""
+        return self._part("full", case).reshape(case.shape)
+
+    def partial(self, case: PreparedCase) -> Array:
+        """``case.shape``: class indices, IGNORE where unlabelled."""
+        return self._part("partial", case).reshape(case.shape)
+
+    def beyond(self, case: PreparedCase) -> NDArray[np.int32]:
+        """``(case.lost, 4)``: foreground of the full mask that lies beyond the grid, see ``crop.cut_off``."""
+        if not case.lost:
+            return np.empty((0, 4), np.int32)
+        first = sum(other.lost for other in self.cases if other.offset < case.offset)
+        path = self.folder / BEYOND
+        try:
+            every = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise MixsegError(f"{path} cannot be read ({error}): prepare the scans again.") from None
+        return np.asarray(every[first : first + case.lost], np.int32)
+
+    def remarks(self) -> list[str]:
+        """Sentences about labels that the grid cuts off or is too coarse for, and about images that show nothing."""
+        return [*self._losses(), *self._faded(), *faint([case.id for case in self.cases if case.is_faint])]
+
+    def _faded(self) -> list[str]:
+        masks = [case for case in self.cases if case.has_full]
+        said = []
+        for index, name in enumerate(self.classes):
+            faded = [case for case in masks if index in case.faded]
+            if len(faded) > A_FEW * len(masks):
+                said.append(
+                    f"The training grid is too coarse for {name}: {len(faded)} of {len(masks)} full masks keep less "
+                    f"than {FADED:.0%} of it there, where scores are counted too. Smaller voxels (spacing), or a "
+                    "larger size, keep it."
+                )
+        return said
+
+    def _losses(self) -> list[str]:
+        full, partial = (sum(getattr(case, which) for case in self.cases) for which in ("lost", "lost_partial"))
+        if not full + partial:
+            return []
+        worst = max(self.cases, key=lambda case: (case.lost, case.lost_partial))
+        size = "x".join(map(str, worst.shape[1:]))
+        return [
+            f"Slices of {size} pixels cut off {full} foreground voxels of full masks and {partial} labelled ones of "
+            f"partial masks in {sum(1 for case in self.cases if case.lost + case.lost_partial)} of {len(self.cases)} "
+            f"scans (most in {worst.id}: {worst.lost} and {worst.lost_partial}); scores count the former as missed, "
+            "and nothing learns from the latter. A larger size, or spacing, keeps them."
+        ]
+
+    def slices(self) -> tuple[Array, Array, Array]:
+        """All slices of a 2D plan of one size: images ``(N, channels, H, W)``, full and partial maps ``(N, H, W)``."""
+        sizes = {case.shape[1:] for case in self.cases}
+        if self.dims != 2 or len(sizes) != 1:
+            raise MixsegError(
+                f"The slices of {self.folder} differ in size: prepare them in 2D with a size to stack them."
+            )
+        size = sizes.pop()
+        image, full, partial = (self._arrays[name] for name in ARRAYS)
+        return image.reshape(-1, self.channels, *size), full.reshape(-1, *size), partial.reshape(-1, *size)
+
+    def __getitem__(self, id: str) -> PreparedCase:  # noqa: A002 - it is what a case calls it
+        for case in self.cases:
+            if case.id == id:
+                return case
+        raise MixsegError(f"{self.folder} holds no case {id}: it was prepared from other scans.")
+
+    def _part(self, name: str, case: PreparedCase) -> Array:
+        scale = self._per_voxel(name)
+        return self._arrays[name][case.offset * scale : (case.offset + case.voxels) * scale]
+
+    def _per_voxel(self, name: str) -> int:
+        return self.channels if name == "image" else 1
+
+
+def _mapped(path: Path, size: int) -> Array:
+    """The flat array of a file, mapped."""
+    try:
+        # Copy on write: nobody changes the file, and torch takes the array without a copy or a warning.
+        array = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise MixsegError(f"{path} cannot be read ({error}): prepare the scans again.") from None
+    if array.dtype != np.uint8 or array.shape != (size,):
+        raise MixsegError(f"{path} has {array.size} voxels where index.json says {size}: prepare the scans again.")
+    # A plain array over the mapping: slices of np.memmap objects carry baggage that multiplies when there are many.
+    return np.asarray(array)

@@ -1,0 +1,289 @@
+"""What one run may see: its scans by kind of supervision, with the labels that it is allowed and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.core.errors import MixsegError, listed
+from mixseg.core.types import IGNORE, KINDS, Kind, Sees, unsearched
+from mixseg.data.crop import Places
+from mixseg.data.prepare.store import Prepared, PreparedCase
+from mixseg.data.scan import Scan
+from mixseg.datasets.split import LEAVE_TEST_OUT, Split, set_n
+
+Labels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenCase:
+    """A prepared scan with the labels that a run may see; a map that it may not see is None and lies nowhere in here.
+
+    Attributes:
+        case: The entry of the prepared folder; its ``has_full`` and ``has_partial`` say what is seen here.
+        image: ``(K, channels, H, W)`` in 2D, ``(channels, I, J, K)`` in 3D, uint8.
+        full: ``case.shape``, or None.
+        partial: ``case.shape``, or None.
+        beyond: Foreground of the full mask beyond the grid, for scores: see ``Prepared.beyond``.
+    """
+
+    case: PreparedCase
+    image: Labels
+    full: Labels | None
+    partial: Labels | None
+    beyond: Places | None = None
+
+    @property
+    def id(self) -> str:
+        """The case's id."""
+        return self.case.id
+
+    @property
+    def patient(self) -> str:
+        """Whose scan it is."""
+        return self.case.patient
+
+
+Seen = tuple[SeenCase, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The scans of one run.
+
+    Attributes:
+        full: To train on, with full masks (and partial labels where there are some).
+        partial: To train on, with partial labels.
+        bare: To train on, without labels.
+        val: To choose hyper-parameters and checkpoints on, with full masks.
+        classes: Class names by index.
+        unused: Ids of train scans that a run on full masks alone leaves out: a class was not looked for in theirs.
+    """
+
+    full: Seen
+    partial: Seen
+    bare: Seen
+    val: Seen
+    classes: tuple[str, ...]
+    unused: tuple[str, ...]
+    _test: Callable[[], Seen]
+
+    def open_test(self) -> Seen:
+        """The test scans with full masks. Nothing else in a run looks at them: call this once per figure."""
+        return self._test()
+
+
+def see(
+    prepared: Prepared,
+    split: Split,
+    *,
+    sees: Sees = "mixed",
+    n: int | None = None,
+    ratio: int = 5,
+    proposals: Mapping[str, Labels] | None = None,
+) -> View:
+    """What a run may see of ``prepared``.
+
+    A full mask in which one of the classes to segment was not looked for may hide it in its background: such a scan is
+    partly labelled, by its foreground alone.
+
+    Args:
+        prepared: Scans with all the labels there are.
+        split: Patients by part.
+        sees: "mixed": full masks of some, partial labels of others. "full": the fully labelled scans alone. "all-full":
+            full masks of all. "unlabelled": the scans that "mixed" sees partial labels of, without them. "proposals":
+            these scans with the masks of ``proposals`` as full ones.
+        n: Set-N: full masks of the first ``n`` train patients and partial labels of the next ``ratio * n``, whatever
+            else there is. ``None``: all train patients, with what each of their scans has.
+        ratio: See ``n``.
+        proposals: For "proposals": case id -> class indices on the prepared grid.
+    """
+    if sees not in get_args(Sees):
+        raise MixsegError(f"A run cannot see {sees!r}: choose one of {', '.join(get_args(Sees))}.")
+    train = _train(prepared, split, n, ratio)
+    incomplete = [case for kind in KINDS for case in train[kind] if case.has_full and _gap(prepared, case)]
+    if sees == "all-full":
+        train = _all_full(train, incomplete)
+    full, partial, bare = (
+        tuple(_seen(prepared, case, kind, outlines=n is None) for case in train[kind]) for kind in KINDS
+    )
+    if sees == "mixed" and n is not None:
+        _require(train["bare"], lambda case: case.has_partial, f"Set-{n} needs the partial labels of")
+    if not full:
+        reason = f" (in {incomplete[0].id} nobody looked for {_gap(prepared, incomplete[0])})" if incomplete else ""
+        raise MixsegError(
+            f"There is no fully labelled scan among the train patients{reason}: outline at least one, or see with "
+            "`mixseg inspect` what the labels were taken for."
+        )
+    unused: tuple[str, ...] = ()
+    if sees in ("full", "all-full"):
+        partial, bare, unused = (), (), tuple(case.id for case in incomplete)
+    elif sees == "unlabelled":
+        partial, bare = (), tuple(_seen(prepared, case, "bare") for case in (*train["partial"], *train["bare"]))
+    elif sees == "proposals":
+        full += tuple(_proposed(prepared, seen, proposals or {}) for seen in (*partial, *bare))
+        partial, bare = (), ()
+    val = _judged_by(prepared, split.val, "val", "validate on fully labelled patients")
+    remedy = f"there is nothing to score; {LEAVE_TEST_OUT}"
+    classes = prepared.classes
+    return View(full, partial, bare, val, classes, unused, lambda: _judged_by(prepared, split.test, "test", remedy))
+
+
+def without_mask(prepared: Prepared, patients: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``patients`` who have scans and no full mask among them: they can judge nothing."""
+    outlined = {case.patient: False for case in prepared.cases}
+    outlined |= {case.patient: True for case in prepared.cases if case.has_full}
+    return tuple(patient for patient in patients if not outlined.get(patient, True))
+
+
+def unscored(prepared: Prepared, split: Split) -> tuple[str, ...]:
+    """The patients of val and test without a full mask, and the scans without one of those who have others."""
+    judges = (*split.val, *split.test)
+    none = without_mask(prepared, judges)
+    scans = [case.id for case in prepared.cases if case.patient in set(judges) - set(none) and not case.has_full]
+    return (*none, *scans)
+
+
+def _train(prepared: Prepared, split: Split, n: int | None, ratio: int) -> dict[Kind, list[PreparedCase]]:
+    """The train scans by the strongest supervision that the run may see."""
+    if n is None:
+        scans = _of(prepared, split.train, "train")
+        return {kind: [case for case in scans if _kind(prepared, case) == kind] for kind in KINDS}
+    roles = set_n(split, n, ratio)
+    full, partial = (_of(prepared, patients, f"Set-{n}") for patients in roles)
+    _require(full, lambda case: case.has_full, f"Set-{n} needs the full mask of")
+    _require_searched(prepared, full, f"Set-{n} needs the full mask of")
+    labelled = [case.has_partial or _kind(prepared, case) == "partial" for case in partial]
+    return {
+        "full": full,
+        "partial": [case for case, there in zip(partial, labelled, strict=True) if there],
+        "bare": [case for case, there in zip(partial, labelled, strict=True) if not there],
+    }
+
+
+def _gap(prepared: Prepared, case: PreparedCase) -> str:
+    """The first of the classes to segment that nobody looked for in ``case``, or ""."""
+    return next(iter(unsearched(case.annotated, prepared.classes)), "")
+
+
+def _kind(prepared: Prepared, case: PreparedCase) -> Kind:
+    """The strongest supervision that ``case`` has for the classes to segment."""
+    return "partial" if case.has_full and _gap(prepared, case) else case.kind
+
+
+def _all_full(
+    train: dict[Kind, list[PreparedCase]], incomplete: Sequence[PreparedCase]
+) -> dict[Kind, list[PreparedCase]]:
+    """The same scans, all as fully labelled ones, without those whose masks are incomplete."""
+    scans = [case for cases in train.values() for case in cases if case not in incomplete]
+    _require(scans, lambda case: case.has_full, "An upper bound needs the full mask of")
+    return {"full": scans, "partial": [], "bare": []}
+
+
+def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: str) -> Seen:
+    """The scans of val or test that have full masks."""
+    scans = _of(prepared, patients, part)
+    outlined = [case for case in scans if case.has_full]
+    if scans and not outlined:
+        raise MixsegError(f"None of the {part} patients ({listed(patients)}) has a full mask: {remedy}.")
+    for case in outlined:
+        if gap := _gap(prepared, case):
+            raise MixsegError(
+                f"In {case.id} nobody looked for {gap}, and scores of the {part} scans would take it for background "
+                "there: leave the scan out, or the class (--set 'target=[\"...\"]' names the classes to segment)."
+            )
+    return tuple(_seen(prepared, case, "full") for case in outlined)
+
+
+def _of(prepared: Prepared, patients: Iterable[str], what: str) -> list[PreparedCase]:
+    """The scans of ``patients``, in their order; all of them must be there."""
+    by_patient: dict[str, list[PreparedCase]] = {}
+    for case in prepared.cases:
+        by_patient.setdefault(case.patient, []).append(case)
+    wanted = list(patients)
+    missing = [patient for patient in wanted if patient not in by_patient]
+    if missing:
+        raise MixsegError(
+            f"not enough scans: {what} takes {len(wanted)} patients and {prepared.folder} holds "
+            f"{len(wanted) - len(missing)} of them, without {missing[0]}; prepare or pack them too."
+        )
+    return [case for patient in wanted for case in by_patient[patient]]
+
+
+def _require(cases: Iterable[PreparedCase], holds: Callable[[PreparedCase], bool], sentence: str) -> None:
+    lacking = [case.id for case in cases if not holds(case)]
+    if lacking:
+        raise MixsegError(
+            f"{sentence} {lacking[0]}, which has none ({len(lacking)} such scans): label it, or choose others."
+        )
+
+
+def _require_searched(prepared: Prepared, cases: Iterable[PreparedCase], sentence: str) -> None:
+    lacking = [case for case in cases if _gap(prepared, case)]
+    if lacking:
+        raise MixsegError(
+            f"{sentence} {lacking[0].id}, in which nobody looked for {_gap(prepared, lacking[0])} ({len(lacking)} such "
+            "scans): outline it there too, or choose others."
+        )
+
+
+def _seen(prepared: Prepared, case: PreparedCase, kind: Kind, *, outlines: bool = True) -> SeenCase:
+    """``case`` with the labels that its kind may show."""
+    full = prepared.full(case) if kind == "full" and case.has_full else None
+    partial = _partial(prepared, case, outlines) if kind != "bare" else None
+    shown = replace(case, has_full=full is not None, has_partial=partial is not None)
+    beyond = prepared.beyond(case) if full is not None and case.lost else None
+    return SeenCase(shown, prepared.image(case), full, partial, beyond)
+
+
+def _partial(prepared: Prepared, case: PreparedCase, outlines: bool) -> Labels | None:
+    """The partial labels of ``case``.
+
+    If a class was not looked for, the full mask is partial labels, and no label says background, be it drawn or made
+    from the mask: it would stand for that class too. Without ``outlines`` other partial labels come before the mask,
+    because Set-N hides what its partly labelled patients have beyond those.
+    """
+    gap = _gap(prepared, case)
+    if gap and case.has_full and (outlines or not case.has_partial):
+        labels = prepared.full(case)
+    elif case.has_partial:
+        labels = prepared.partial(case)
+    else:
+        return None
+    return np.where(labels == 0, np.uint8(IGNORE), labels) if gap else labels
+
+
+def _proposed(prepared: Prepared, seen: SeenCase, proposals: Mapping[str, Labels]) -> SeenCase:
+    """``seen`` with the proposal for it as its full mask."""
+    mask = proposals.get(seen.id)
+    if mask is None:
+        raise MixsegError(f"There is no proposal for {seen.id}: predict all partially labelled scans first.")
+    if mask.shape != seen.case.shape or mask.dtype != np.uint8:
+        raise MixsegError(
+            f"The proposal for {seen.id} is {mask.dtype} of {mask.shape}, not uint8 of {seen.case.shape}: "
+            "predict on the grid of the prepared scans."
+        )
+    unknown = np.setdiff1d(mask, [*range(len(prepared.classes)), IGNORE])
+    if unknown.size:
+        raise MixsegError(f"The proposal for {seen.id} holds {unknown[0]}, which is no class: predict it again.")
+    return SeenCase(replace(seen.case, has_full=True), seen.image, mask, seen.partial)
+
+
+def scan_of(seen: SeenCase) -> Scan:
+    """A prepared scan as the streams of batches take it."""
+    case = seen.case
+    spacing = case.spacing if case.spacing_known else None
+    return Scan(
+        seen.id,
+        seen.image,
+        seen.full,
+        seen.partial,
+        mean=case.mean,
+        std=case.std,
+        spacing=spacing,
+        beyond=seen.beyond,
+    )

@@ -1,0 +1,95 @@
+"""Label maps from files: the ids that are stored, or the class indices that they mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.core.errors import MixsegError, listed
+from mixseg.core.types import Source, Volume
+from mixseg.datasets.formats.volumes import as_source, not_finite, read, segment_names
+
+WIDE = 2**16
+"""A range of ids from which on a table with a place for each is larger than a slice."""
+
+ROUNDING = 1e-4
+"""How far from a whole number an id may be: a scale in the header, such as 1/255, is rounded to single precision."""
+
+
+def read_ids(source: Source | Path) -> Volume:
+    """A label map as it is stored, with an integer type: nan and fractions are refused."""
+    volume = read(source)
+    array = volume.array
+    path = as_source(source).path
+    if array.dtype.kind in "ui":
+        return volume
+    if array.dtype.kind == "b":
+        return Volume(array.astype(np.uint8), volume.affine, volume.spacing_known)
+    if array.dtype.kind != "f":
+        raise MixsegError(f"{path} holds {array.dtype} instead of label ids: export the mask again as integers.")
+    where = not_finite(array)
+    if where:
+        raise MixsegError(f"{path} holds nan or inf in {where} voxels: export the mask again as integers.")
+    values = array.astype(np.float64)
+    whole = np.rint(values)
+    fraction = np.abs(values - whole) > ROUNDING
+    if fraction.any():
+        raise MixsegError(
+            f"{path} holds {array[fraction][0]!s}, which is no label id: export the mask again as integers, unsmoothed."
+        )
+    return Volume(whole.astype(np.int32), volume.affine, volume.spacing_known)
+
+
+def read_labels(source: Source) -> Volume:
+    """Class indices (uint8, IGNORE where unlabelled), translated by ``source.ids``."""
+    if source.ids is None:
+        raise ValueError(f"{source.path} is not a label source: it has no ids.")
+    volume = read_ids(source)
+    unknown = sorted(set(_count(volume.array)) - set(source.ids))
+    if unknown:
+        names = segment_names(source.path)
+        called = listed([names.get(value, value) for value in unknown], most=8)
+        if names:  # what the numbers of segments mean is said by their names, and by no flag
+            remedy = ": give the segment the name of a class, declare it as one in dataset.json, or remove it."
+        else:
+            remedy = (
+                f" (declared: {listed(sorted(source.ids), most=8)}): "
+                "declare it as a class, or say with --unlabelled or --background what it means."
+            )
+        raise MixsegError(f"{source.path} holds the undeclared label {called}{remedy}")
+    return Volume(_translate(volume.array, source.ids), volume.affine, volume.spacing_known)
+
+
+def count_ids(source: Source | Path) -> dict[int, int]:
+    """Label id -> how many voxels hold it."""
+    return _count(read_ids(source).array)
+
+
+def _count(array: NDArray[np.generic]) -> dict[int, int]:
+    """Value -> how often it occurs. Slice by slice: counting needs 8 bytes a voxel beside the array."""
+    low, high = int(array.min()), int(array.max())
+    counts: Counter[int] = Counter()
+    for index in range(array.shape[2]):
+        one = array[..., index].astype(np.int64).ravel()
+        if high - low > WIDE:
+            values, numbers = np.unique(one, return_counts=True)
+        else:  # an order of magnitude faster than sorting, and label ids are small
+            numbers = np.bincount(one - low)
+            values = np.flatnonzero(numbers)
+            numbers, values = numbers[values], values + low
+        counts.update(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
+    return dict(sorted(counts.items()))
+
+
+def _translate(array: NDArray[np.generic], ids: Mapping[int, int]) -> NDArray[np.uint8]:
+    """Each value replaced by its class index; every value must be in ``ids``."""
+    known = np.array(sorted(ids), dtype=np.int64)
+    meaning = np.array([ids[int(value)] for value in known], dtype=np.uint8)
+    result = np.empty_like(array, dtype=np.uint8)
+    for index in range(array.shape[2]):
+        result[..., index] = meaning[np.searchsorted(known, array[..., index])]
+    return result

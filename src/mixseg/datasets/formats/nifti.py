@@ -1,0 +1,73 @@
+"""NIfTI through nibabel, its reference reader: .nii and .nii.gz."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+from numpy.lib.recfunctions import structured_to_unstructured
+from numpy.typing import NDArray
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import Volume
+from mixseg.datasets.formats.base import grey
+from mixseg.datasets.formats.geometry import Geometry
+
+nib: Any = nibabel  # its functions have no types
+
+SUFFIXES = (".nii", ".nii.gz")
+
+UNITS = {1: 1e3, 3: 1e-3}
+"""Code of the spatial unit -> mm: meters and microns. Any other code is mm, or says nothing."""
+
+
+def read(path: Path, key: str = "") -> Volume:
+    """The voxels (scaled as the header says) with the affine that nibabel prefers, sform, then qform, in mm."""
+    image: Any = nib.load(path, mmap=False)
+    place = _geometry(image, path)
+    array = np.asanyarray(image.dataobj)
+    if array.dtype.names:  # RGB and RGBA voxels are records
+        array = grey(structured_to_unstructured(array), path)
+    return Volume(array.reshape(place.shape), place.affine, place.spacing_known)
+
+
+def geometry(path: Path, key: str = "") -> Geometry:
+    """The geometry, from the header alone."""
+    return _geometry(nib.load(path), path)
+
+
+def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | None) -> None:
+    """Write ``array``; if ``like`` is a NIfTI file, its sform, qform, codes and units are kept bit for bit."""
+    if like is not None and like.name.lower().endswith(SUFFIXES):
+        source: Any = nib.load(like)
+        header = source.header.copy()
+        header["cal_min"] = header["cal_max"] = 0  # the display window of the image says nothing about a mask
+        header.set_data_dtype(array.dtype)
+        shape = array.shape[:2] if len(header.get_data_shape()) == 2 else array.shape
+        # Without an affine, nibabel leaves the header's own transforms untouched.
+        image: Any = type(source)(array.reshape(shape), None, header)
+    else:
+        code, unit = ("scanner", "mm") if place.spacing_known else ("unknown", "unknown")
+        image = nib.Nifti1Image(array, None)
+        image.set_sform(place.affine, code=code)
+        image.set_qform(place.affine, code=code)
+        image.header.set_xyzt_units(unit)
+    image.to_filename(path)
+
+
+def _geometry(image: Any, path: Path) -> Geometry:  # noqa: ANN401 - nibabel has no types
+    shape = tuple(int(size) for size in image.shape)
+    if len(shape) < 2 or any(size != 1 for size in shape[3:]):
+        raise MixsegError(f"{path} holds {len(shape)} axes of sizes {shape}: save each 3D scan as a file of its own.")
+    i, j, k = (*shape[:3], 1)[:3]
+    affine = np.array(image.affine, dtype=np.float64)
+    affine[:3] *= UNITS.get(int(image.header["xyzt_units"]) % 8, 1.0)  # the other bits are the unit of time
+    return Geometry((i, j, k), affine, _spacing_known(image.header))
+
+
+def _spacing_known(header: Any) -> bool:  # noqa: ANN401 - nibabel has no types
+    """False if the header says nothing at all: no transform, no unit, voxels of size 1."""
+    coded = header["sform_code"] or header["qform_code"] or header.get_xyzt_units()[0] != "unknown"
+    return bool(coded or any(size != 1 for size in header.get_zooms()[:3]))

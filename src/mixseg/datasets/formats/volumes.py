@@ -1,0 +1,180 @@
+"""Volume <-> files, whatever their format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import replacing
+from mixseg.core.types import Source, Volume
+from mixseg.datasets.formats.base import HDF5, ITK, NIFTI, SEGMENTS, format_of, reading, suffix
+from mixseg.datasets.formats.geometry import Geometry
+
+WRITABLE = (*NIFTI, *SEGMENTS, ".nrrd", ".mha", ".png", *HDF5)
+
+
+def read(source: Source | Path) -> Volume:
+    """The voxels as they are stored, with their place in space; several files are stacked along the last axis."""
+    source = as_source(source)
+    volumes = []
+    for path in source.files:
+        with reading(path):
+            volumes.append(format_of(path).read(path, source.key))
+        _valid(Geometry.of(volumes[-1]), path)
+    if len(volumes) == 1:
+        array = volumes[0].array
+    else:
+        _stackable([Geometry.of(volume) for volume in volumes], source)
+        array = np.concatenate([volume.array for volume in volumes], axis=2)
+    # Arrays of the other byte order are refused by torch, which would be far from here.
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return Volume(array, volumes[0].affine, volumes[0].spacing_known)
+
+
+def read_image(source: Source | Path) -> Volume:
+    """An image as it is stored: what is no number, nan and infinities are refused.
+
+    As nnU-Net refuses them: whatever took their place here would be a grey value that nobody has measured.
+    """
+    volume = read(source)
+    array, path = volume.array, as_source(source).path
+    if array.dtype.kind not in "biuf":
+        raise MixsegError(f"{path} holds {array.dtype} instead of grey values: export it again as plain numbers.")
+    with np.errstate(over="ignore"):  # what single precision cannot hold is infinite to all that follows
+        where = not_finite(array.astype(np.float32, copy=False)) if array.dtype.kind == "f" else ""
+    if where:
+        raise MixsegError(
+            f"{path} holds nan or inf in {where} voxels: export the image again, or replace them, by 0 for example."
+        )
+    return volume
+
+
+def not_finite(array: NDArray[np.generic]) -> str:
+    """Which voxels are nan or infinite, for a sentence: "3 of its 64"; "" if all are numbers."""
+    count = int((~np.isfinite(array)).sum())
+    if not count:
+        return ""
+    return "all of its" if count == array.size else f"{count} of its {array.size}"
+
+
+def read_geometry(source: Source | Path) -> Geometry:
+    """Shape, affine and whether the spacing is known, from the headers alone."""
+    source = as_source(source)
+    places = []
+    for path in source.files:
+        with reading(path):
+            places.append(format_of(path).geometry(path, source.key))
+        _valid(places[-1], path)
+    if len(places) == 1:
+        return places[0]
+    _stackable(places, source)
+    i, j, _ = places[0].shape
+    return Geometry((i, j, sum(place.shape[2] for place in places)), places[0].affine, places[0].spacing_known)
+
+
+def write(
+    path: Path,
+    array: NDArray[np.generic],
+    *,
+    like: Source | Path | None = None,
+    affine: NDArray[np.float64] | None = None,
+    names: Mapping[int, str] | None = None,
+    key: str = "",
+) -> None:
+    """Write an array with the exact geometry of ``like``, or with ``affine``; the file is whole or absent.
+
+    Args:
+        path: Its suffix chooses the format.
+        array: ``(I, J, K)`` or ``(I, J)``.
+        like: The scan whose place in space the array shares; a NIfTI header is carried over to NIfTI bit for bit.
+        affine: Voxel index to mm (RAS+), where there is no scan to be like.
+        names: For .seg.nrrd: id -> name of the segment.
+        key: For h5: the name of the array.
+    """
+    ending = suffix(path)
+    if ending not in WRITABLE:
+        raise MixsegError(f"{path} cannot be written: choose a name that ends in one of {', '.join(WRITABLE)}.")
+    array = _storable(array if array.ndim == 3 else array[..., None])
+    place, original = _place(array, like, affine)
+    with replacing(path) as temporary:
+        if ending in NIFTI:
+            from mixseg.datasets.formats import nifti
+
+            nifti.write(temporary, array, place, original)
+        elif ending in SEGMENTS:
+            from mixseg.datasets.formats import segments
+
+            segments.write(temporary, array, place, original, names=names or {})
+        elif ending in ITK:
+            from mixseg.datasets.formats import itk
+
+            itk.write(temporary, array, place, original)
+        else:
+            from mixseg.datasets.formats import hdf5
+
+            hdf5.write(temporary, array, place, key)
+
+
+def segment_names(path: Path) -> dict[int, str]:
+    """Label id -> name, for a .seg.nrrd file; nothing for any other."""
+    if suffix(path) not in SEGMENTS:
+        return {}
+    from mixseg.datasets.formats import segments
+
+    with reading(path):
+        return segments.names(path)
+
+
+def h5_keys(path: Path) -> tuple[str, ...]:
+    """The names of the arrays in an h5 file."""
+    from mixseg.datasets.formats import hdf5
+
+    with reading(path):
+        return hdf5.keys(path)
+
+
+def as_source(source: Source | Path) -> Source:
+    """A path as the source of the one array in it."""
+    return source if isinstance(source, Source) else Source((source,))
+
+
+def _place(
+    array: NDArray[np.generic], like: Source | Path | None, affine: NDArray[np.float64] | None
+) -> tuple[Geometry, Path | None]:
+    """The geometry to write, and the one file to copy a header from, if there is one."""
+    i, j, k = array.shape
+    if like is None:
+        return Geometry((i, j, k), np.eye(4) if affine is None else affine, affine is not None), None
+    place, source = read_geometry(like), as_source(like)
+    if place.shape != array.shape:
+        raise ValueError(f"An array of {array.shape} cannot lie like {source.path}, which has {place.shape}.")
+    return place, source.path if len(source.files) == 1 else None
+
+
+def _storable(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The same numbers in a type that every format can hold."""
+    if array.dtype.kind == "b":
+        return array.astype(np.uint8)
+    if array.dtype.kind in "ui" and array.dtype.itemsize == 8:
+        return array.astype(np.int32)
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _valid(place: Geometry, path: Path) -> None:
+    if 0 in place.shape:
+        raise MixsegError(f"{path} holds no voxels (size {place.shape}): export it again.")
+    if not np.isfinite(place.affine).all() or np.linalg.matrix_rank(place.affine[:3, :3]) < 3:
+        raise MixsegError(f"The header of {path} gives no valid voxel size and direction: export it again.")
+
+
+def _stackable(places: list[Geometry], source: Source) -> None:
+    for path, place in zip(source.files, places, strict=True):
+        if place.shape[:2] != places[0].shape[:2]:
+            raise MixsegError(
+                f"Slice {path} has {place.shape[0]} x {place.shape[1]} pixels, but {source.path} has "
+                f"{places[0].shape[0]} x {places[0].shape[1]}: export the slices of a scan with one size."
+            )

@@ -1,0 +1,78 @@
+"""What the generators share: the row of the table, and the walk through the slices of a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE
+
+Mask = NDArray[np.uint8]
+"""``(I, J)`` or ``(I, J, K)`` class indices; IGNORE where a voxel is unlabelled."""
+
+SliceGenerator = Callable[[Mask, np.random.Generator], Mask]
+"""One ``(I, J)`` slice -> its partial labels."""
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A row of ``GENERATORS``: call it with ``(mask, rng)`` and, by keyword, the options of ``make``.
+
+    Attributes:
+        make: ``(mask, rng, *, axis=-1, ...) -> partial mask``.
+        about: One clause for the command line's help and the docs.
+    """
+
+    make: Callable[..., Mask]
+    about: str
+
+    def __call__(self, mask: Mask, rng: np.random.Generator, **options: Any) -> Mask:  # noqa: ANN401 - make's own
+        """The labels that this kind of annotator would have left of ``mask``; IGNORE everywhere else."""
+        return self.make(mask, rng, **options)
+
+
+def slicewise(make: SliceGenerator, mask: Mask, rng: np.random.Generator, *, axis: int) -> Mask:
+    """Partial labels made slice by slice along ``axis``; a 2D mask is one slice."""
+    check(mask)
+    if mask.ndim == 2:
+        return make(mask, rng)
+    slices = np.moveaxis(mask, axis, 0)
+    return np.moveaxis(np.stack([make(one, rng) for one in slices]), 0, axis) if len(slices) else mask.copy()
+
+
+def check(mask: Mask) -> None:
+    """Refuse what is not a label map in memory."""
+    if mask.dtype != np.uint8 or mask.ndim not in (2, 3):
+        raise MixsegError(
+            f"Partial labels are made from a 2D or 3D mask of uint8 class indices, not from {mask.ndim}D {mask.dtype}: "
+            "read it with mixseg.datasets.formats.read_labels."
+        )
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuse an option below its smallest meaningful value."""
+    if value < least:
+        raise MixsegError(f"{name} is {value:g}, but must be at least {least:g}: choose a larger one.")
+
+
+def foreground(mask: Mask) -> list[int]:
+    """The classes above the background that occur in ``mask``, in order."""
+    # Counting beats np.unique, which sorts all voxels.
+    counts = np.bincount(mask.ravel(), minlength=IGNORE + 1)
+    return [int(index) for index in np.flatnonzero(counts[1:IGNORE]) + 1]
+
+
+def nothing(mask: Mask) -> Mask:
+    """All IGNORE, in the shape of ``mask``."""
+    return np.full_like(mask, IGNORE)
+
+
+def bounding_box(region: NDArray[np.bool_]) -> tuple[slice, slice]:
+    """The smallest rectangle that holds a non-empty 2D region."""
+    rows, columns = np.flatnonzero(region.any(axis=1)), np.flatnonzero(region.any(axis=0))
+    return slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)

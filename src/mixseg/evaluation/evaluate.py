@@ -1,0 +1,183 @@
+"""Predicted label maps against reference masks, from files alone: no model, no torch.
+
+``evaluate(folder, references)`` scores every case; ``Evaluation.write`` leaves ``metrics.csv`` and ``summary.json``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from mixseg.core.errors import MixsegError, listed
+from mixseg.core.files import write_json
+from mixseg.core.progress import Progress
+from mixseg.core.types import Case
+from mixseg.core.workers import cores
+from mixseg.data.native import Extent, not_meant
+from mixseg.datasets import formats
+from mixseg.datasets.labels import LabelFlags
+from mixseg.evaluation.nnunet_summary import Entry, nnunet_summary
+from mixseg.evaluation.pairing import (
+    Job,
+    by_name,
+    by_part,
+    match,
+    of_cases,
+    of_folder,
+    predicted_classes,
+    refuse_two_meanings,
+)
+from mixseg.evaluation.scores import Row, read_metrics, score_case, summarise, table, wilcoxon, write_metrics
+
+__all__ = ["Evaluation", "evaluate", "read_metrics", "summarise", "table", "wilcoxon", "write_metrics"]
+
+MOST_THREADS = 8
+"""Each holds two volumes and their surfaces in memory."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of a folder of predictions.
+
+    Attributes:
+        scored: Each prediction with its rows, in the order of outputs and cases.
+        missing: Predictions that are not there, as paths without a suffix.
+        unmatched: Files for which there is no reference; they were left alone.
+        meaning: What the ids of the reference masks were found to mean, in a sentence, or "".
+    """
+
+    scored: tuple[tuple[Job, tuple[Row, ...]], ...]
+    missing: tuple[Path, ...] = ()
+    unmatched: tuple[Path, ...] = ()
+    meaning: str = ""
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows: what metrics.csv holds."""
+        return [row for _, rows in self.scored for row in rows]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Means and standard deviations as lines of text, the head first."""
+        return table(summarise(self.rows))
+
+    def remarks(self) -> list[str]:
+        """Sentences about what the means do not show: what was not scored, classes in neither mask."""
+        said = [self.meaning] if self.meaning else []
+        if self.missing:
+            said.append(f"{len(self.missing)} without a prediction, not scored: {_some(self.missing)}.")
+        if self.unmatched:
+            said.append(f"{len(self.unmatched)} without a reference, not scored: {_some(self.unmatched)}.")
+        partly = {job.reference.case: job.reference.unlabelled for job, _ in self.scored if job.reference.unlabelled}
+        if partly:
+            many = "s are" if len(partly) > 1 else " is"
+            said.append(
+                f"{len(partly)} reference{many} partly unlabelled (up to {max(partly.values()):.1%} of the voxels): "
+                f"the rest alone is scored there, which says little about borders: {listed(list(partly))}."
+            )
+        left_out: Counter[str] = Counter(row.label for row in self.rows if row.dsc != row.dsc)
+        for label, count in left_out.items():
+            said.append(f"{label}: {count} left out of the means, in neither the reference nor the prediction.")
+        return said
+
+    def write(self, out: Path) -> list[Path]:
+        """Write ``metrics.csv`` and a ``summary.json`` for each output and part of the split; the files written.
+
+        They take the place of those of an earlier evaluation.
+        """
+        write_metrics(out / "metrics.csv", self.rows)
+        written = [out / "metrics.csv"]
+        entries: dict[tuple[str, str, str], list[Entry]] = {}
+        for job, rows in self.scored:
+            entries.setdefault((*job.output, job.reference.part), []).append(_entry(job, rows))
+        outputs, parts = len({key[:2] for key in entries}), len({key[2] for key in entries})
+        for (checkpoint, branch, part), of_these in entries.items():
+            told = [*((checkpoint, branch) if outputs > 1 else ()), *((part,) if parts > 1 else ())]
+            written.append(out / f"{'_'.join(('summary', *filter(None, told)))}.json")
+            write_json(written[-1], nnunet_summary(of_these))
+        for old in set(out.glob("summary*.json")) - set(written):
+            if '"metric_per_case"' in old.read_text(encoding="utf-8"):  # of an evaluation whose metrics.csv is gone
+                old.unlink()
+        return written
+
+
+def evaluate(
+    predictions: Path,
+    references: Path | Sequence[Case],
+    *,
+    flags: LabelFlags | None = None,
+    prediction_ids: Mapping[int, int] | None = None,
+    workers: int | None = None,
+) -> Evaluation:
+    """Score every prediction that has a reference.
+
+    Args:
+        predictions: A folder of label maps named after their cases; or one of ``<branch>`` or ``<checkpoint>/<branch>``
+            folders of them; or a run folder, whose ``predictions`` are taken.
+        references: A folder of masks with the same names; or cases, whose hidden or full masks are taken.
+        flags: What the ids of a folder of masks mean, where that is not clear.
+        prediction_ids: Id in the predictions -> class index. By default predictions of a run hold its classes, known
+            by name, and others class indices, or the same ids as a folder of masks.
+        workers: Threads; one per core by default, but not more than eight.
+    """
+    predicted = predicted_classes(predictions) if prediction_ids is None else []
+    if isinstance(references, Path):
+        truths = of_folder(references, predictions, flags, predicted)
+    else:
+        truths = of_cases(references)
+        if not predicted and prediction_ids is None:
+            refuse_two_meanings(predictions, truths)
+    truths = by_part(predictions, by_name(predicted, truths))
+    matched = match(predictions, truths, prediction_ids)
+    if not matched.jobs:
+        where = references if isinstance(references, Path) else "the cases"
+        raise MixsegError(
+            f"No file in {predictions} is named after a mask of {where} (one of these is {truths.each[0].case}): "
+            "name predictions after their cases."
+        )
+    masks = {job.reference.case: job.reference.mask for job in matched.jobs}
+    places = [formats.read_geometry(mask) for mask in masks.values()]
+    meant = not not_meant([Extent(place.shape, place.spacing) for place in places])
+    scored = tuple(_score_all(matched.jobs, workers, in_mm=meant))
+    return Evaluation(scored, tuple(matched.missing), tuple(matched.unmatched), truths.meaning)
+
+
+def _score_all(jobs: Sequence[Job], workers: int | None, *, in_mm: bool) -> list[tuple[Job, tuple[Row, ...]]]:
+    # Decompressing and the search for neighbours run outside the interpreter lock: threads are enough.
+    results: dict[int, tuple[Row, ...]] = {}
+    threads = workers or min(MOST_THREADS, cores())
+    with ThreadPoolExecutor(threads) as pool, Progress("evaluating", total=len(jobs)) as bar:
+        futures = {pool.submit(_score, job, in_mm=in_mm): index for index, job in enumerate(jobs)}
+        try:
+            for future in as_completed(futures):
+                index = futures[future]
+                results[index] = future.result()
+                bar.step(jobs[index].reference.case)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [(job, results[index]) for index, job in enumerate(jobs)]
+
+
+def _score(job: Job, *, in_mm: bool) -> tuple[Row, ...]:
+    prediction, truth = formats.read_labels(job.prediction), formats.read_labels(job.reference.mask)
+    if difference := formats.same_geometry(prediction, truth):
+        raise MixsegError(
+            f"{job.prediction.path} does not lie on the grid of {job.reference.mask.path}, {difference}: "
+            "predict again from the same scan, or resample it."
+        )
+    key = {"case": job.reference.case, "checkpoint": job.output[0], "branch": job.output[1], "part": job.reference.part}
+    spacing = truth.spacing if truth.spacing_known and in_mm else None
+    rows = score_case(key, prediction.array, truth.array, job.reference.classes, spacing)
+    return tuple(row for row in rows if row.label in job.reference.looked_for)
+
+
+def _entry(job: Job, rows: Sequence[Row]) -> Entry:
+    by_index = {job.reference.classes.index(row.label): row for row in rows}
+    return Entry(str(job.prediction.path), str(job.reference.mask.path), by_index)
+
+
+def _some(paths: Sequence[Path], most: int = 5) -> str:
+    listed = ", ".join(str(path) for path in paths[:most])
+    return listed + (f" and {len(paths) - most} more" if len(paths) > most else "")

@@ -1,0 +1,248 @@
+"""Rows of scores: one per case, class, branch and checkpoint. Written, read, summarised and compared."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import replacing
+from mixseg.evaluation.metrics import METRICS, Counts, Scores, case_metrics
+
+ADDRESS = ("case", "class", "branch", "checkpoint")
+COLUMNS = (*ADDRESS, *METRICS, "part")
+"""Of metrics.csv. ``part`` says which of the split a case belongs to, "val" or "test", where that is known."""
+
+MEAN = "mean"
+"""The name under which the mean over all classes is summarised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Scores):
+    """The scores of one class in one prediction, and which prediction that is.
+
+    Attributes:
+        case: Id of the scan.
+        label: Name of the class.
+        branch: Output of the method ("bottom", "top", ...), or "".
+        checkpoint: "last" or "best", or "".
+        part: "val" or "test", or "".
+        counts: Voxels, where they were counted; not part of metrics.csv.
+    """
+
+    case: str
+    label: str
+    branch: str = ""
+    checkpoint: str = ""
+    part: str = ""
+    counts: Counts | None = field(default=None, compare=False)
+
+
+class Comparison(NamedTuple):
+    """A paired comparison over cases.
+
+    Attributes:
+        cases: How many were compared.
+        difference: Mean of first minus second.
+        p: Of the two-sided Wilcoxon signed-rank test; 1 where no case differs, ``nan`` without cases.
+    """
+
+    cases: int
+    difference: float
+    p: float
+
+
+def score_case(
+    key: Mapping[str, str],
+    prediction: NDArray[np.generic],
+    truth: NDArray[np.generic],
+    classes: Sequence[str],
+    spacing_mm: Sequence[float] | None = None,
+) -> list[Row]:
+    """A row for each class but the background.
+
+    Args:
+        key: ``case``, and where they are known ``branch``, ``checkpoint`` and ``part``.
+        prediction: Class indices.
+        truth: Class indices, or IGNORE where nothing is known.
+        classes: Names by class index, the background first.
+        spacing_mm: Voxel size, where it is known.
+    """
+    found = case_metrics(prediction, truth, classes=classes, spacing_mm=spacing_mm)
+    return [_located(key, name, asdict(scores), counts) for name, scores, counts in found]
+
+
+def _located(key: Mapping[str, str], label: str, scores: Mapping[str, float], counts: Counts | None = None) -> Row:
+    return Row(
+        case=key["case"],
+        label=label,
+        branch=key.get("branch", ""),
+        checkpoint=key.get("checkpoint", ""),
+        part=key.get("part", ""),
+        counts=counts,
+        **scores,
+    )
+
+
+def write_metrics(path: Path, rows: Iterable[Row]) -> None:
+    """Write metrics.csv; an undefined value is an empty field."""
+    with replacing(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in rows:
+            values = (getattr(row, metric) for metric in METRICS)
+            scores = ("" if math.isnan(value) else repr(float(value)) for value in values)
+            writer.writerow((row.case, row.label, row.branch, row.checkpoint, *scores, row.part))
+
+
+def read_metrics(path: Path) -> list[Row]:
+    """The rows of a metrics.csv."""
+    try:
+        with path.open(newline="") as file:
+            lines = list(csv.DictReader(file))
+    except FileNotFoundError:
+        raise MixsegError(f"{path} does not exist: run `mixseg evaluate` first.") from None
+    missing = [name for name in (*ADDRESS, *METRICS) if lines and name not in lines[0]]
+    if missing:
+        raise MixsegError(f"{path} has no column '{missing[0]}': write it again with `mixseg evaluate`.")
+    return [_row(path, line) for line in lines]
+
+
+def _row(path: Path, line: Mapping[str, str | None]) -> Row:
+    text = {name: line.get(name) or "" for name in COLUMNS}
+    try:
+        scores = {metric: float(text[metric]) if text[metric] else math.nan for metric in METRICS}
+    except ValueError as error:
+        raise MixsegError(f"{path}, case {text['case']}: {error}; write it again with `mixseg evaluate`.") from None
+    return _located(text, text["class"], scores)
+
+
+def summarise(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Mean and sd over cases (and seeds, if rows of several runs are given) for each part, checkpoint, branch, class.
+
+    Each entry holds ``part``, ``checkpoint``, ``branch``, ``class``, ``cases``, ``left_out`` (how many have the class
+    in neither mask) and for each metric ``{"mean", "sd"}``, None where it is undefined. With several classes the mean
+    of their means follows under the class "mean".
+    """
+    groups: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
+    for row in rows:
+        groups.setdefault((row.part, row.checkpoint, row.branch), {}).setdefault(row.label, []).append(row)
+    entries = []
+    for (part, checkpoint, branch), classes in groups.items():
+        where = {"part": part, "checkpoint": checkpoint, "branch": branch}
+        each = [{**where, "class": name, **_summary(rows_of)} for name, rows_of in classes.items()]
+        entries += each if len(each) == 1 else [*each, {**where, "class": MEAN, **_over_classes(each)}]
+    return entries
+
+
+def _summary(rows: Sequence[Row]) -> dict[str, Any]:
+    values = {metric: _defined([getattr(row, metric) for row in rows]) for metric in METRICS}
+    scores = {metric: {"mean": _mean(found), "sd": _sd(found)} for metric, found in values.items()}
+    return {"cases": len(rows), "left_out": len(rows) - len(values["dsc"]), **scores}
+
+
+def _over_classes(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    means = {metric: _mean([e[metric]["mean"] for e in entries if e[metric]["mean"] is not None]) for metric in METRICS}
+    counts = {"cases": max(e["cases"] for e in entries), "left_out": sum(e["left_out"] for e in entries)}
+    return counts | {metric: {"mean": mean, "sd": None} for metric, mean in means.items()}
+
+
+def _defined(values: Iterable[float]) -> list[float]:
+    return [value for value in values if not math.isnan(value)]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _sd(values: Sequence[float]) -> float | None:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def table(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The entries of ``summarise`` as lines of text, the head first: DSC in percent, distances in mm if known."""
+    entries = list(entries)
+    unit = "mm" if any(entry["hd95_mm"]["mean"] is not None for entry in entries) else "vox"
+    columns = {"DSC %": ("dsc", 100.0), f"HD95 {unit}": (f"hd95_{unit}", 1.0), f"ASSD {unit}": (f"assd_{unit}", 1.0)}
+    places = [name for name in ("part", "checkpoint", "branch") if any(entry[name] for entry in entries)]
+    lines = [(*places, "class", "cases", "left out", *columns)]
+    for entry in entries:
+        scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
+        place = (entry[name] for name in (*places, "class", "cases", "left_out"))
+        lines.append((*(str(value) for value in place), *scores))
+    return lines
+
+
+def branch_name(branch: str, branches: Sequence[str]) -> str:
+    """An output by its role; one branch alone is no teacher."""
+    two = {"top", "bottom"} <= set(branches)
+    names = {
+        "bottom": "student (bottom)",
+        "top": "teacher (top)" if two else "network (top)",
+        "ensemble": "both (ensemble)",
+        "": "prediction",
+    }
+    return names.get(branch, branch)
+
+
+def short_name(branch: str, branches: Sequence[str]) -> str:
+    """The same where room is short."""
+    return branch_name(branch, branches).split(" (")[0]
+
+
+def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:
+    """``86.10 ± 4.02``; the sd is left out where there is none, and "-" is said where nothing is known."""
+    mean, sd = score["mean"], score["sd"]
+    if mean is None:
+        return "-"
+    return f"{factor * mean:.2f}" if sd is None else f"{factor * mean:.2f} ± {factor * sd:.2f}"
+
+
+def difference_text(difference: float, factor: float) -> str:
+    """``+1.23``, or ``-`` where there was nothing to compare."""
+    return "-" if math.isnan(difference) else f"{factor * difference:+.2f}"
+
+
+def p_text(p: float) -> str:
+    """``0.0123``; small ones as a power of ten."""
+    return "-" if math.isnan(p) else f"{p:.4f}" if p >= 1e-4 else f"{p:.0e}"
+
+
+def wilcoxon(first: Iterable[Row], second: Iterable[Row], metric: str = "dsc") -> Comparison:
+    """Whether two methods differ: paired over cases, after the mean over seeds and classes of each case.
+
+    Args:
+        first: Rows of one method, of one branch and checkpoint; rows of several seeds are averaged.
+        second: Rows of another one, on the same cases. Cases that only one of them has are left out.
+        metric: Name of a score.
+    """
+    from scipy import stats
+
+    a, b = _by_case(first, metric), _by_case(second, metric)
+    differences = np.array([a[case] - b[case] for case in a if case in b])
+    if not len(differences):
+        return Comparison(0, math.nan, math.nan)
+    mean = float(differences.mean())
+    if not differences.any():
+        return Comparison(len(differences), mean, 1.0)
+    return Comparison(len(differences), mean, float(stats.wilcoxon(differences).pvalue))
+
+
+def _by_case(rows: Iterable[Row], metric: str) -> dict[str, float]:
+    rows = list(rows)
+    outputs = sorted({(row.checkpoint, row.branch) for row in rows})
+    if len(outputs) > 1:
+        raise ValueError(f"rows of several outputs ({outputs}) cannot be averaged: choose one")
+    values: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        value = getattr(row, metric)
+        if not math.isnan(value):
+            values.setdefault(row.case, {}).setdefault(row.label, []).append(value)
+    return {case: float(np.mean([np.mean(seeds) for seeds in of.values()])) for case, of in values.items()}

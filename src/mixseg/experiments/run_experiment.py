@@ -1,0 +1,193 @@
+"""One experiment from its name to its finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mixseg.core.errors import MixsegError, known
+from mixseg.core.types import Device
+from mixseg.data.prepare.store import Prepared
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.split import Split
+from mixseg.experiments.annotation_cost import budget_of
+from mixseg.experiments.complexity import measure_all, rows_named
+from mixseg.experiments.executors.base import Place, make_executor
+from mixseg.experiments.grid import Experiment
+from mixseg.experiments.paper import EXPERIMENTS
+from mixseg.experiments.plan import Plan, PlannedRun, experiments_in, read_plan, run_path, write_plan
+from mixseg.experiments.planner import Request, asked_of, make_plan, rows_of
+from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, Scans, find_scans, layout_of, made_in, strong_grid
+from mixseg.experiments.scheduler import Board, see_through
+from mixseg.methods import METHODS, terms_of
+from mixseg.runs.config import WITHOUT_EFFECT, make_config, to_dict
+from mixseg.runs.device import Hardware
+from mixseg.runs.folder import RunFolder
+from mixseg.runs.presets import PRESETS
+from mixseg.runs.typed_json import holds
+from mixseg.training.assemble import Data
+from mixseg.training.checks import refuse_early
+from mixseg.training.folder import extent_of, find_split, prepare_beside
+from mixseg.training.plan.settings import PLANNED, plan_for
+
+Show = Callable[[Board], None]
+
+SETTLED = {"split", "proposals_from", "batch"}
+"""Config keys that a run writes down as it found them: where files lie from there, what there were scans for."""
+
+FLAGS = {"dataset": "--dataset", "method": "--methods", "preset": "--preset", "seed": "--seeds", "set": "--sets"}
+"""Config keys that an experiment has a flag for."""
+
+
+def conduct(
+    name: str,
+    dataset: str,
+    out: Path,
+    request: Request,
+    *,
+    on: str = "local",
+    place: Place | None = None,
+    flags: LabelFlags | None = None,
+    show: Show = lambda board: None,
+) -> tuple[Path, Board | None]:
+    """Plan the experiment, prepare its data, see its runs through; returns its folder and where the runs stand.
+
+    Args:
+        name: One of EXPERIMENTS.
+        dataset: "phantom", or a folder of scans.
+        out: Holds the experiment, the runs, and whatever other experiments on the same scans share them.
+        request: Which part of it, with what settings.
+        on: One of EXECUTORS.
+        place: What the executor is told.
+        flags: What label ids mean.
+        show: Is given the board whenever it has been looked at.
+    """
+    experiment = EXPERIMENTS[known("experiment", name, EXPERIMENTS)]
+    place = place or Place(out)
+    _refuse_early(experiment, dataset, out, request, place.device if on == "local" else "auto")
+    if experiment.measured:
+        return _measure(experiment, dataset, out, request, place, flags), None
+    with closing(make_executor(on, place)) as executor:
+        scans = _on_one_grid(find_scans(dataset, out, flags), request, place)
+        split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_splits(scans, request)))
+        plan = make_plan(experiment, request, scans, split, flags)
+        _refuse_other_scans(plan, out)
+        plan = _prepare(experiment, plan, out, scans, split)
+        folder = write_plan(out, plan)
+        return folder, see_through(plan, folder, executor, device=place.device, flags=flags, show=show)
+
+
+def _refuse_early(experiment: Experiment, dataset: str, out: Path, request: Request, device: Device) -> None:
+    """Nothing, or one sentence about options that suit no scans, before any are made or read."""
+    if experiment.measured:
+        _refuse_training(experiment, request)
+    rows = () if experiment.measured else rows_of(experiment, request)
+    if request.preset is not None:
+        known("preset", request.preset, PRESETS)
+    for key, flag in FLAGS.items():
+        if key in request.settings:
+            raise MixsegError(f"--set {key} is nothing that the runs of an experiment have in common: use {flag}.")
+    weights = request.settings.get("weights")
+    for term in weights if isinstance(weights, Mapping) else ():
+        known("term of a loss", term, sorted({name for method in METHODS for name in terms_of(method)}))
+    layout = layout_of(dataset)
+    common = {**PROTOCOLS.get(layout, {}), "preset": request.preset_for(layout), "seed": min(request.seeds or (0,))}
+    if request.sets:
+        common["set"] = min(request.sets)
+    for recipe in (row.recipe.root for row in rows):  # later runs of a chain have its settings
+        refuse_early({**common, "method": recipe.method, **asked_of(recipe, request)}, out, Hardware(device))
+
+
+def _refuse_training(experiment: Experiment, request: Request) -> None:
+    """Nothing, or one sentence about options of runs where there are none."""
+    rows_named(request.only)
+    for flag, given in (("--test", request.test), ("--seeds", request.seeds), ("--sets", request.sets)):
+        if given:
+            raise MixsegError(f"The experiment {experiment.name} trains nothing and scores no scans: leave {flag} out.")
+
+
+def _measure(
+    experiment: Experiment, dataset: str, out: Path, request: Request, place: Place, flags: LabelFlags | None
+) -> Path:
+    """An experiment that trains nothing, and of the scans wants to know whether they are volumes."""
+    built_in = Scans(BUILT_IN, made_in(out), BUILT_IN, (), PROTOCOLS[BUILT_IN])
+    scans = built_in if dataset == BUILT_IN else find_scans(dataset, out, flags)
+    request = replace(request, preset=request.preset or ("quick" if request.quick else "paper"))
+    settings = {"dims": scans.settings["dims"], **request.settings}
+    plan = make_plan(experiment, replace(request, only=()), scans, Split(()), flags)
+    folder = write_plan(out, plan)
+    measure_all(folder, preset=plan.preset, settings=settings, only=request.only, device=place.device)
+    return folder
+
+
+def _on_one_grid(scans: Scans, request: Request, place: Place) -> Scans:
+    """For a preset that plans its grid from the scans and the memory: the same grid for all runs, wherever they are."""
+    preset = request.preset_for(scans.dataset)
+    if preset != PLANNED:
+        return scans
+    common = {**scans.settings, **strong_grid(scans.dataset, request.settings)}
+    told = {"preset": preset, "dataset": scans.layout, **common, **request.settings}
+    plan = plan_for([extent_of(case) for case in scans.cases], told, Hardware(place.device))
+    grid = {key: value for key, value in plan.settings.items() if key != "batch"}  # which is a method's own
+    return replace(scans, settings={**common, **grid})
+
+
+def _splits(scans: Scans, request: Request) -> dict[str, Any]:
+    """The settings that a split depends on, as all runs have them."""
+    settings = {**scans.settings, **request.settings}
+    return {key: settings[key] for key in ("split", "target") if key in settings}
+
+
+def _refuse_other_scans(plan: Plan, out: Path) -> None:
+    """The runs of one ``--out`` share names, and so must share their scans."""
+    for folder in experiments_in(out):
+        other = read_plan(folder)
+        if (Path(other.scans).resolve(), other.split) != (Path(plan.scans).resolve(), plan.split):
+            raise MixsegError(
+                f"{out} holds the experiment {other.experiment} on {other.scans} with "
+                f"{other.split or 'the split beside them'}: choose another --out for other scans or another split."
+            )
+
+
+def _prepare(experiment: Experiment, plan: Plan, out: Path, scans: Scans, split: Split) -> Plan:
+    """Make the arrays that the runs share, once, before several processes want them; count labels where asked.
+
+    Of the runs that are there already, none may have been trained on other arrays or with other settings.
+    """
+    grids: dict[str, Prepared] = {}
+    made: dict[str, Prepared] = {}
+    for run in plan.runs:
+        config = make_config(**run.settings)
+        key = str(config.prepare_options)
+        if key not in grids:
+            grids[key] = prepare_beside(run_path(out / plan.experiment, run.name), scans.folder, scans.cases, config)
+        made[run.name] = grids[key]
+        _refuse_another(RunFolder(run_path(out / plan.experiment, run.name)), run, made[run.name], split)
+    if not experiment.counts_labels:
+        return plan
+    settings = {run.name: run.settings for run in plan.runs}
+    counted = {name: budget_of(make_config(**settings[name]), made[name], split) for name in settings}
+    cells = [replace(cell, budget=counted[min(cell.runs.values())] if cell.runs else {}) for cell in plan.cells]
+    return replace(plan, cells=tuple(cells))
+
+
+def _refuse_another(there: RunFolder, run: PlannedRun, made: Prepared, split: Split) -> None:
+    """Nothing, or one sentence if a run of this name was trained otherwise, which its finished scores would hide."""
+    if not there.begun:
+        return
+    asked = {key: value for key, value in run.settings.items() if key not in SETTLED | WITHOUT_EFFECT}
+    config, stored = make_config(**run.settings), to_dict(there.config)
+    changed = next((key for key in asked if not holds(stored[key], asked[key])), None)
+    if changed:
+        raise MixsegError(
+            f"{there.path} holds a run with {changed}={stored[changed]!r}, not {asked[changed]!r}: choose another "
+            "--out."
+        )
+    data: dict[str, Any] = {"data": made.content}
+    if not run.needs:  # who is seen by a run that is fed proposals depends on these
+        seen = Data.of(made, split, config)
+        data |= {"classes": list(seen.classes), "protocol": dict(seen.protocol)}
+    there.refuse_other_data({**there.facts, **data})

@@ -1,0 +1,174 @@
+"""What a trained method answers for one scan: on the training grid, or on the grid of the scan's own file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+
+from mixseg.core.errors import MixsegError, known
+from mixseg.core.types import Branch, Device
+from mixseg.data.prepare.store import PreparedCase
+from mixseg.data.resample import probabilities_to_source, to_source
+from mixseg.data.scan import Scan
+from mixseg.evaluation.scores import short_name
+from mixseg.inference.components import largest_pieces
+from mixseg.inference.maps import Bytes, Maps, Piece, maps, pieces, probabilities, winners
+from mixseg.inference.sliding_window import Windows
+from mixseg.methods import Method
+from mixseg.runs.build import load
+from mixseg.runs.compile import evaluating, speed_up
+from mixseg.runs.config import Config
+from mixseg.runs.device import Hardware, make_fabric, settle_precision
+from mixseg.runs.folder import RunFolder
+
+MOST_PROBABILITIES = 2e9
+"""Bytes on the grid of the source: bringing more of them back from another grid would take several times that."""
+
+Tell = Callable[[str], None]
+"""Hears how far a prediction is."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A method that answers.
+
+    Attributes:
+        method: On the device of ``fabric``.
+        config: Of its run.
+        fabric: Where it computes.
+        classes: How many there are, the background included.
+        origin: Of its weights, in words, where they were loaded from a run.
+        output: The one that users get, if not the method's own answer.
+    """
+
+    method: Method
+    config: Config
+    fabric: Fabric
+    classes: int
+    origin: str = ""
+    output: str = ""
+
+    @staticmethod
+    def of(
+        run: RunFolder,
+        *,
+        device: Device = "auto",
+        checkpoint: str | None = None,
+        branch: Branch | None = None,
+        config: Config | None = None,
+    ) -> Predictor:
+        """That of a run.
+
+        Args:
+            run: A run with weights.
+            device: Where to compute.
+            checkpoint: Which weights; None is the best ones if there are any, else the last ones.
+            branch: Which of two answers; None is the method's own.
+            config: Its config with other windows, if not as it is.
+        """
+        if branch:
+            known("branch", branch, get_args(Branch))
+        if checkpoint:
+            known("checkpoint", checkpoint, ("best", "last"))
+        facts = run.facts
+        precision = settle_precision(run.config.precision, device, dims=run.config.dims)
+        fabric = make_fabric(Hardware(device), precision)
+        classes = len(facts["classes"])
+        method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
+        named = {short_name(output, method.outputs): output for output in method.outputs}
+        if branch and len(named) == 1:
+            raise MixsegError(f"{run.path} was trained by {run.config.method}, which has one answer: name no branch.")
+        speed_up(method, replace(run.config, compile=False), fabric)
+        origin = f"{chosen} checkpoint (step {step})"
+        return Predictor(
+            method.to(fabric.device), config or run.config, fabric, classes, origin, named[branch] if branch else ""
+        )
+
+    @property
+    def answer(self) -> str:
+        """The output that users get."""
+        return self.output or self.method.outputs[0]
+
+    def maps(
+        self, scan: Scan, *, outputs: Collection[str] = (), sureness: bool = False, tell: Tell | None = None
+    ) -> Maps:
+        """The label maps of a scan on the training grid, and on request how sure the answer is.
+
+        Args:
+            scan: On the training grid.
+            outputs: Those that are wanted; all of the method's if none are named.
+            sureness: Whether entropy and foreground are wanted too.
+            tell: Hears how far it is.
+        """
+        with evaluating(self.method, self.fabric):
+            found = maps(self._pieces(scan, outputs, tell), self._grid(scan), sureness=sureness)
+        labels = {name: largest_pieces(guess, self.config.largest or ()) for name, guess in found.labels.items()}
+        return found._replace(labels=labels)
+
+    def probabilities(
+        self, scan: Scan, *, outputs: Collection[str] = (), tell: Tell | None = None
+    ) -> dict[str, torch.Tensor]:
+        """The class probabilities ``(classes, *grid)`` of each output; arguments as for ``maps``.
+
+        On the CPU, and all of them: a float for each class and voxel of every output. Where label maps will do, take
+        those.
+        """
+        with evaluating(self.method, self.fabric):
+            return probabilities(self._pieces(scan, outputs, tell), self._grid(scan))
+
+    def on_source(
+        self, scan: Scan, place: PreparedCase, *, outputs: Collection[str] = (), tell: Tell | None = None
+    ) -> dict[str, Bytes]:
+        """The label map of each output on the ``(I, J, K)`` grid of the source image; arguments as for ``maps``."""
+        outputs = outputs or self.method.outputs
+        if not self.comes_back_by_probabilities(place, outputs):
+            found = self.maps(scan, outputs=outputs, tell=tell)
+            return {name: to_source(labels, place) for name, labels in found.labels.items()}
+        probs = self.probabilities_on_source(scan, place, outputs=outputs, tell=tell)
+        return {name: self.decided(of) for name, of in probs.items()}
+
+    def probabilities_on_source(
+        self, scan: Scan, place: PreparedCase, *, outputs: Collection[str] = (), tell: Tell | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """The class probabilities ``(classes, I, J, K)`` on the grid of the source image; arguments as for ``maps``."""
+        probs = self.probabilities(scan, outputs=outputs, tell=tell)
+        return {name: probabilities_to_source(of.float().numpy(), place) for name, of in probs.items()}
+
+    def comes_back_by_probabilities(self, place: PreparedCase, outputs: Collection[str]) -> bool:
+        """Whether a scan was resampled: its probabilities have smoother borders on its own grid than its labels have.
+
+        Not if those of so many outputs would fill the memory.
+        """
+        slices, *plane = place.shape
+        grid = place.shape if place.dims == 3 else (*(place.field or plane), slices)
+        size = 4 * self.classes * len(outputs) * math.prod(place.source_shape)
+        return grid != place.source_shape and size <= MOST_PROBABILITIES
+
+    def decided(self, probs: NDArray[np.float32]) -> Bytes:
+        """The label map of the probabilities ``(classes, *S)`` of a whole scan, as ``maps`` makes it."""
+        return largest_pieces(winners(torch.from_numpy(probs), dim=0).numpy(), self.config.largest or ())
+
+    def memory_plan(self, scan: Scan, *, outputs: int, probabilities: bool = False) -> str:
+        """What predicting a volume takes, in a sentence; nothing for slices, which take little."""
+        windows = Windows.of(self.config)
+        if windows is None:
+            return ""
+        sizes = {"channels": scan.channels, "classes": self.classes, "outputs": outputs}
+        return windows.plan(self._grid(scan), **sizes, probabilities=probabilities)
+
+    def _grid(self, scan: Scan) -> tuple[int, ...]:
+        """The size of a scan's label maps."""
+        axes = (0, 2, 3) if self.config.dims == 2 else (1, 2, 3)
+        return tuple(scan.image.shape[axis] for axis in axes)
+
+    def _pieces(self, scan: Scan, outputs: Collection[str], tell: Tell | None) -> Iterator[Piece]:
+        windows = Windows.of(self.config)
+        intensity = self.config.intensity
+        return pieces(self.method, scan, intensity=intensity, windows=windows, outputs=outputs, tell=tell)

@@ -1,0 +1,25 @@
+"""Losses as pure functions: logits or probabilities in, a value per voxel ``(B, *S)`` out.
+
+The mask and the reduction are the caller's: ``labelled_mean(cross_entropy(logits, label), label != IGNORE)``.
+"""
+
+from mixseg.methods.losses.divergences import DIVERGENCES, Divergence, divergence, smooth
+from mixseg.methods.losses.reduction import labelled_mean, masked_sum_and_count
+from mixseg.methods.losses.regularisers import entropy, min_entropy
+from mixseg.methods.losses.supervised import cross_entropy, dice_of_sums, dice_sums, marginal_cross_entropy, soft_dice
+
+__all__ = [
+    "DIVERGENCES",
+    "Divergence",
+    "cross_entropy",
+    "dice_of_sums",
+    "dice_sums",
+    "divergence",
+    "entropy",
+    "labelled_mean",
+    "marginal_cross_entropy",
+    "masked_sum_and_count",
+    "min_entropy",
+    "smooth",
+    "soft_dice",
+]

@@ -1,0 +1,1 @@
+"""An experiment's runs -> tables, figures and one page."""

@@ -1,0 +1,125 @@
+"""A folder of scans -> what it holds: who is supervised how, which classes, what is odd, and every bad file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.progress import Progress
+from mixseg.core.types import Case
+from mixseg.core.workers import cores
+from mixseg.datasets import load, recognise
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.split import read_whole_split, split_beside, unnamed
+from mixseg.report.inspection import tables
+from mixseg.report.inspection.oddities import oddities
+from mixseg.report.inspection.scan import LabelMap, Look, Preview, look
+from mixseg.report.inspection.tables import Row
+
+__all__ = ["Inspection", "LabelMap", "Look", "Preview", "inspect"]
+
+MOST_THREADS = 8
+"""Each holds a scan and its label maps in memory."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a folder holds.
+
+    Attributes:
+        folder: Where the scans lie.
+        layout: A row of ``DATASETS``.
+        meanings: What the label ids were found to mean, and why: a sentence per folder of label maps.
+        looks: One per scan, in the order of the dataset.
+    """
+
+    folder: Path
+    layout: str
+    meanings: tuple[str, ...]
+    looks: tuple[Look, ...]
+
+    @property
+    def cases(self) -> list[Case]:
+        """The scans."""
+        return [one.case for one in self.looks]
+
+    @property
+    def problems(self) -> list[str]:
+        """A sentence per bad file."""
+        return [sentence for one in self.looks for sentence in one.problems]
+
+    @cached_property
+    def oddities(self) -> list[str]:
+        """What deserves a second look, and what settles it."""
+        return [*oddities(self.looks), *self._split_oddities()]
+
+    def _split_oddities(self) -> list[str]:
+        """What a training would say of the split file beside the scans, if one lies there."""
+        path = split_beside(self.folder)
+        if path is None:
+            return []
+        try:
+            split = read_whole_split(path, self.cases, dataset=self.layout)
+        except MixsegError as error:
+            return [str(error)]
+        return [sentence] if (sentence := unnamed(path, split, self.cases)) else []
+
+    def summary(self) -> list[Row]:
+        """(what, answer) lines about the whole folder."""
+        return tables.summary(self.layout, self.looks)
+
+    def class_table(self) -> list[Row]:
+        """How often each class occurs, the head first: in how many scans, and its share of the labelled voxels."""
+        return tables.classes(self.looks)
+
+    def scan_table(self) -> list[Row]:
+        """A line per scan, the head first."""
+        return tables.scans(self.looks)
+
+
+def inspect(
+    folder: Path, *, dataset: str | None = None, flags: LabelFlags | None = None, previews: int = 12
+) -> Inspection:
+    """Read every file of ``folder`` and say what is there; bad files are reported, all of them.
+
+    Args:
+        folder: Scans in any of the known layouts.
+        dataset: The layout; recognised if not given.
+        flags: What the user says about label ids.
+        previews: How many scans to keep a slice of.
+    """
+    meanings: list[str] = []
+    layout = dataset or recognise(folder)
+    cases = load(folder, layout, flags, meanings.append)
+    shown = set(sample(cases, previews))
+    looks: dict[int, Look] = {}
+    # Decompressing, most of the work, runs outside the interpreter lock: threads are enough.
+    threads = min(MOST_THREADS, cores())
+    with ThreadPoolExecutor(threads) as pool, Progress("inspecting", total=len(cases)) as bar:
+        jobs = {pool.submit(look, case, preview=index in shown): index for index, case in enumerate(cases)}
+        try:
+            for job in as_completed(jobs):
+                looks[jobs[job]] = job.result()
+                bar.step(cases[jobs[job]].id)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return Inspection(folder, layout, tuple(meanings), tuple(looks[index] for index in range(len(cases))))
+
+
+def sample(cases: Sequence[Case], count: int) -> list[int]:
+    """Indices of scans to show: evenly spread, every way of being supervised among them."""
+    groups: dict[str, list[int]] = {}
+    for index, case in enumerate(cases):
+        groups.setdefault(tables.kind_in_words(case), []).append(index)
+    chosen: list[int] = []
+    left = min(count, len(cases))
+    # The smallest group first: what it cannot fill goes to the others.
+    for number, group in enumerate(sorted(groups.values(), key=len)):
+        take = min(len(group), -(-left // (len(groups) - number)))
+        chosen += [group[position * len(group) // take] for position in range(take)]
+        left -= take
+    return sorted(chosen)

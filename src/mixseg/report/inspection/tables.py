@@ -1,0 +1,124 @@
+"""What a folder holds as lines of text, for a terminal and for a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from mixseg.core.types import Case
+from mixseg.report.inspection.scan import LabelMap, Look
+
+Row = tuple[str, ...]
+
+
+def summary(layout: str, looks: Sequence[Look]) -> list[Row]:
+    """(what, answer) lines about a whole folder."""
+    cases = [one.case for one in looks]
+    patients = len({case.patient for case in cases})
+    channels = sorted({len(case.image) for case in cases})
+    splits = Counter(case.split for case in cases if case.split)
+    lines = [
+        ("layout", layout),
+        ("scans", f"{len(cases)} of {patients} patient{'s' * (patients != 1)}"),
+        *supervision(cases),
+        ("channels", ", ".join(map(str, channels))) if channels != [1] else None,
+        ("folders say", ", ".join(f"{part}: {count}" for part, count in splits.items())) if splits else None,
+        *_geometry(looks),
+        ("bad files", str(sum(len(one.problems) for one in looks))),
+    ]
+    return [line for line in lines if line]
+
+
+def _geometry(looks: Sequence[Look]) -> list[Row]:
+    places = [one.place for one in looks if one.place is not None]
+    if not places:
+        return []
+    sizes = [_span(axis, "g") for axis in zip(*(place.shape for place in places), strict=True)]
+    known = [place for place in places if place.spacing_known]
+    spacings = [_span(axis, ".4g") for axis in zip(*(place.spacing for place in known), strict=True)]
+    codes = Counter(place.orientation for place in known)
+    return [
+        ("size", " x ".join(sizes) + " voxels"),
+        ("voxel", " x ".join(spacings) + " mm" if known else "size not known"),
+        *([("orientation", ", ".join(f"{code}: {count}" for code, count in codes.items()))] if codes else []),
+    ]
+
+
+def classes(looks: Sequence[Look]) -> list[Row]:
+    """How often each class occurs, the head first: in how many scans, and its share of the labelled voxels."""
+    head = ("class", "in full masks", "share", "in partial labels", "share")
+    maps = ([one.full for one in looks if one.full], [one.partial for one in looks if one.partial])
+    if not any(maps):
+        return [head]
+    names = looks[0].case.classes
+    rows = [(name, *(cell for of in maps for cell in _class_cells(of, index))) for index, name in enumerate(names)]
+    return [head, *rows, ("labelled, of all voxels", *(cell for of in maps for cell in _labelled_cells(of)))]
+
+
+def scans(looks: Sequence[Look]) -> list[Row]:
+    """A line per scan, the head first."""
+    head = ("scan", "patient", "supervision", "part", "size", "voxel mm", "full mask", "partial labels", "problems")
+    return [head, *(_scan_row(one) for one in looks)]
+
+
+def kind_in_words(case: Case) -> str:
+    """How a scan is supervised, for a reader."""
+    if case.full is None:
+        return case.kind
+    words = "full" if case.kind == "full" else f"full for {', '.join(case.annotated or ()) or 'no class'} only"
+    return f"{words} and partial" if case.partial is not None else words
+
+
+def supervision(cases: Iterable[Case]) -> list[Row]:
+    """How many scans are supervised in which way."""
+    cases = list(cases)
+    kinds = Counter(case.kind for case in cases)
+    both = sum(case.kind == "full" and case.partial is not None for case in cases)
+    some = sum(case.kind != "full" and case.full is not None for case in cases)
+    hidden = sum(case.hidden is not None for case in cases)
+    return [
+        ("full masks", f"{kinds['full']}" + (f", {both} of them with partial labels too" if both else "")),
+        *([("full masks of some classes", f"{some}, which training takes for partial labels")] if some else []),
+        ("only partial labels", str(kinds["partial"] - some)),
+        ("no labels", str(kinds["bare"])),
+        *([("hidden references", f"{hidden}, for evaluation only")] if hidden else []),
+    ]
+
+
+def _class_cells(maps: Sequence[LabelMap], index: int) -> Row:
+    if not maps:
+        return "-", "-"
+    labelled = sum(one.labelled for one in maps)
+    share = sum(one.counts.get(index, 0) for one in maps) / labelled if labelled else 0.0
+    return str(sum(index in one.counts for one in maps)), f"{100 * share:.3g} %"
+
+
+def _labelled_cells(maps: Sequence[LabelMap]) -> Row:
+    if not maps:
+        return "-", "-"
+    share = sum(one.labelled for one in maps) / sum(one.voxels for one in maps)
+    return str(len(maps)), f"{100 * share:.3g} %"
+
+
+def _scan_row(one: Look) -> Row:
+    case, place = one.case, one.place
+    size = " x ".join(map(str, place.shape)) if place else ""
+    voxel = " x ".join(f"{side:.4g}" for side in place.spacing) if place and place.spacing_known else ""
+    labels = (_contents(labels, case) for labels in (one.full, one.partial))
+    return case.id, case.patient, kind_in_words(case), case.split, size, voxel, *labels, " ".join(one.problems)
+
+
+def _contents(labels: LabelMap | None, case: Case) -> str:
+    """What a label map holds, in words: "RV 1.2 %, LV 2 %"."""
+    if labels is None:
+        return ""
+    shares = (
+        f"{case.classes[index]} {100 * count / labels.voxels:.2g} %" for index, count in sorted(labels.counts.items())
+    )
+    return ", ".join(shares) or "nothing"
+
+
+def _span(values: Iterable[float], form: str) -> str:
+    ordered = sorted(values)
+    low, high = format(ordered[0], form), format(ordered[-1], form)
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,1 @@
+"""A run on disk: its config, its folder, its checkpoints and log, and the device that it computes on."""

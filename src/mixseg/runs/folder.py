@@ -1,0 +1,182 @@
+"""The run folder: one config, one writer, finished if and only if it holds finished.json."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mixseg import __version__
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import explained, read_json, sweep, write_json
+from mixseg.core.locks import take
+from mixseg.runs.config import WITHOUT_EFFECT, Config, from_dict, to_dict
+
+LOCK = ".lock"
+LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
+MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride", "split"}  # whom a split names is compared with the data
+"""Keys that an unfinished or finished run may be continued with. What a step does depends on ``steps`` alone of these,
+through the progress of training: a schedule goes on where the step stands in the longer training."""
+LOGS = (".log", ".out", ".err")
+"""Of files that a shell, a scheduler or an experiment may write into the folder of a run before it begins."""
+FAILED = "failed.json"
+"""Why a run of an experiment failed, perhaps before it began."""
+PATIENCE = 1.0
+"""Seconds for which a run that is locked is waited for: who asks whether it is, locks it for a moment."""
+
+
+class BusyError(MixsegError):
+    """Another process is writing the run."""
+
+
+class RunFolder:
+    """The files of one run. Their formats: docs/reference/run-folder.md."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def finished(self) -> dict[str, Any] | None:
+        """What finished.json says, or None while the run is not finished."""
+        found = read_json(self.path / "finished.json", missing_ok=True)
+        return None if found is None else dict(found)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was learnt here yet: until then the folder is free for other settings."""
+        return any((self.path / name).exists() for name in ("last.pt", "finished.json"))
+
+    def refuse_foreign(self) -> None:
+        """Nothing, or one sentence if the folder holds something else than a run: scans, predictions, other runs."""
+        if self.path.exists() and not self.path.is_dir():
+            raise MixsegError(f"{self.path} is a file: choose a folder as --out.")
+        inside = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        foreign = [path.name for path in inside if not _may_lie_there(path)]
+        # Asked last: another process may begin the run at this moment, and writes this file first.
+        if foreign and not (self.path / "config.json").exists():
+            raise MixsegError(
+                f"{self.path} is no run folder (it has no config.json), and it is not empty ({foreign[0]}): "
+                "choose a new or an empty folder as --out."
+            )
+
+    @property
+    def config(self) -> Config:
+        """The resolved config that the run was started with."""
+        return from_dict(self._read("config.json"), where=str(self.path / "config.json"))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """environment.json: versions, device, data and who was train, val and test."""
+        return dict(self._read("environment.json"))
+
+    def _read(self, name: str) -> Any:  # noqa: ANN401 - whatever json holds
+        if not (self.path / "config.json").exists():
+            raise MixsegError(f"{self.path} is no run folder (it has no config.json): name the --out of a training.")
+        return read_json(self.path / name)
+
+    def begin(self, config: Config, facts: dict[str, Any]) -> None:
+        """Take the folder for ``config``, or continue the run that it holds: see ``refuse_another``."""
+        sweep(self.path)
+        (self.path / "finished.json").unlink(missing_ok=True)
+        write_json(self.path / "config.json", to_dict(config))
+        write_json(self.path / "environment.json", facts)
+
+    def refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
+        """Nothing, or one sentence if the folder holds a run that differs in more than its length."""
+        if not self.begun:
+            return
+        self.refuse_changed(config)
+        self.refuse_other_data(facts)
+
+    def refuse_other_data(self, facts: Mapping[str, Any]) -> None:
+        """The same, of its data, classes and split alone."""
+        was = self.facts
+        whose = f" ({was['folder']})" if "folder" in was else ""
+        if _identity(was) != _identity(facts):
+            raise MixsegError(
+                f"{self.path} holds a run on other data{whose}, or on another split of them: choose another --out."
+            )
+
+    def refuse_changed(self, config: Config, *, but: Collection[str] = ()) -> None:
+        """The same, of its settings alone; those ``but`` are not compared."""
+        if not self.begun:
+            return
+        before, now = to_dict(self.config), to_dict(config)
+        changed = [key for key in now if now[key] != before[key] and key not in (*MAY_CHANGE, *but)]
+        if changed:
+            key = changed[0]
+            raise MixsegError(
+                f"{self.path} holds a run with {key}={before[key]!r}, not {now[key]!r}: "
+                "choose another --out, or repeat the run's own settings to continue it."
+            )
+        if config.steps < self.config.steps and self.finished:
+            raise MixsegError(
+                f"{self.path} was trained for {self.config.steps} steps already: ask for more, or for less elsewhere."
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Inside, no other process can write this run. The system frees the lock even after a kill."""
+        with explained(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / LOCK).open("w")
+        with file:
+            if not take(file, patience=PATIENCE):
+                raise BusyError(f"Another process is writing {self.path}: wait for it, or choose another --out.")
+            yield
+
+
+def _may_lie_there(path: Path) -> bool:
+    """Whether a file says nothing against its folder's being that of a run that has not begun."""
+    return path.name.startswith(".") or path.suffix in LOGS or path.name == FAILED
+
+
+def environment(device: torch.device, data: str) -> dict[str, Any]:
+    """What a reader needs to repeat the run: versions, hardware, commit, and the hash of the data."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "python": platform.python_version(),
+        "versions": {"mixseg": __version__}
+        | {library: version for library in LIBRARIES if (version := _version(library))},
+        "device": f"{device.type}: {name}",
+        "threads": torch.get_num_threads(),
+        "commit": _commit(),
+        "command": shlex.join(sys.argv),
+        "data": data,
+    }
+
+
+def _version(library: str) -> str | None:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the source tree that this code runs from, if it is one."""
+    here = Path(__file__).resolve()
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(here.parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", here.name)  # installed below somebody's repository is not in it
+        return git("describe", "--always", "--dirty", "--abbrev=12")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _identity(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What makes the data and the split of a run; who of val and test has no mask follows from them."""
+    protocol = {who: names for who, names in facts.get("protocol", {}).items() if who != "unscored"}
+    return facts.get("data"), facts.get("classes"), protocol

@@ -1,0 +1,112 @@
+"""The log of a run: one JSON line a look."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from mixseg.core.files import explained, replacing
+from mixseg.methods import Number, Term
+
+Tell = Callable[[Mapping[str, Any]], None]
+"""Is given each entry after it was written."""
+
+
+class Log:
+    """``log.jsonl``, and whoever else is to be told of every look.
+
+    Lines from after ``keep_until`` belong to steps that are done again, and go.
+
+    Attributes:
+        last: The latest entry; empty before the first.
+    """
+
+    def __init__(self, path: Path, *, keep_until: int, tell: Iterable[Tell] = ()) -> None:
+        self.path = path
+        self.tell = tuple(tell)
+        kept = [entry for entry in read_log(path) if entry["step"] <= keep_until]
+        with replacing(path) as temporary:
+            temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
+        self.last: Mapping[str, Any] = kept[-1] if kept else {}
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        """Append one line. What is not a number, such as a score without validation scans, becomes null."""
+        with explained(self.path), self.path.open("a") as file:
+            file.write(json.dumps(_strict(entry), allow_nan=False) + "\n")
+        self.last = entry
+        for tell in self.tell:
+            tell(entry)
+
+
+def _strict(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """``value`` with null for nan and the infinities, which JSON does not know."""
+    if isinstance(value, Mapping):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The entries of a log; a last line that a kill cut short is left out."""
+    if not path.exists():
+        return []
+    entries = []
+    for line in path.read_text().splitlines():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return entries
+
+
+class Record:
+    """The loss and its terms since the last look. They stay on the device, so that no step waits for the host."""
+
+    def __init__(self) -> None:
+        self.losses: list[Tensor] = []
+        self.values: dict[str, list[Tensor]] = {}
+        self.weights: dict[str, list[Number]] = {}
+
+    def add(self, loss: Tensor, terms: Mapping[str, Term]) -> None:
+        """One step."""
+        self.losses.append(loss.detach())
+        for name, term in terms.items():
+            self.values.setdefault(name, []).append(term.value.detach())
+            self.weights.setdefault(name, []).append(term.weight)
+
+    def content(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"losses": self.losses, "values": self.values, "weights": self.weights}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """What ``content`` was made from."""
+        record = cls()
+        record.losses, record.values = content["losses"], content["values"]
+        # Earlier checkpoints hold the last weight alone.
+        record.weights = {name: kept if isinstance(kept, list) else [kept] for name, kept in content["weights"].items()}
+        return record
+
+    def take_means(self, mean: Callable[[Tensor], Tensor]) -> None:
+        """Put the means over the processes that train together in place of the values of this one."""
+        self.losses = list(mean(torch.stack(self.losses)))
+        self.values = {name: list(mean(torch.stack(values))) for name, values in self.values.items()}
+
+    def first_bad(self) -> int | None:
+        """Which of the recorded steps had a loss that is not a finite number, if any."""
+        bad = (~torch.stack(self.losses).isfinite()).nonzero()
+        return int(bad[0]) if len(bad) else None
+
+    def entry(self) -> dict[str, Any]:
+        """Means of the loss, of each unweighted term and of its weight."""
+        values = {name: float(torch.stack(values).mean()) for name, values in self.values.items()}
+        weights = {name: fmean(map(float, weights)) for name, weights in self.weights.items()}
+        return {"loss": float(torch.stack(self.losses).mean()), "terms": values, "weights": weights}

@@ -1,0 +1,120 @@
+"""Training on scans in memory: ``mixseg.train``, a run folder like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.types import IGNORE, Device
+from mixseg.data.arrays import ArrayScan
+from mixseg.data.native import Native
+from mixseg.data.prepare.build import build, digest, existing, key_of
+from mixseg.data.prepare.options import PrepareOptions
+from mixseg.data.prepare.store import Prepared
+from mixseg.datasets.split import Split
+from mixseg.inference.model import Model, as_path
+from mixseg.runs.device import Hardware, torch_as_it_was
+from mixseg.training.assemble import Data
+from mixseg.training.plan.settings import planned
+from mixseg.training.pseudo_labels import propose
+from mixseg.training.train import train as train_run
+
+
+@torch_as_it_was()
+def train(
+    scans: Iterable[ArrayScan],
+    *,
+    classes: Iterable[str],
+    out: Path | str,
+    val: Iterable[ArrayScan] = (),
+    test: Iterable[ArrayScan] = (),
+    device: Device = "auto",
+    **settings: Any,  # noqa: ANN401 - config keys, each with its own type
+) -> Model:
+    """A model trained on ``scans``; called again, it goes on where it stopped, or returns what is finished.
+
+    Args:
+        scans: With full masks, partial labels or none: at least one with a full mask.
+        classes: Names by class index, the background first.
+        out: The run folder; the prepared arrays lie beside it.
+        val: Scans with full masks, to choose the best checkpoint with.
+        test: Scans with full masks, scored once the training is over.
+        device: "auto" takes the GPU if there is one.
+        settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``; what is not
+            given is planned from the scans and the memory, as ``mixseg train`` does.
+    """
+    scans, val, test = _listed(scans, "scans"), _listed(val, "val"), _listed(test, "test")
+    if not scans:
+        raise MixsegError("There is no scan to train on: give at least one with a full mask.")
+    classes = _class_names(classes)
+    for key in ("split", "fold"):
+        if key in settings:
+            raise MixsegError(f"Arrays are split by the caller, as scans, val and test: leave the key {key} out.")
+    out, hardware = as_path(out, "out"), Hardware(device)
+    everyone = [*scans, *val, *test]
+    for each in everyone:
+        _check_classes(each, classes)
+    config, plan = planned([each.extent for each in everyone], settings, out, hardware)
+    if config.clip is not None:
+        raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
+    prepared = _prepare(everyone, classes, out.parent / ".prepared", config.prepare_options)
+    for sentence in prepared.remarks():
+        print(sentence, flush=True)
+    split = Split(*(tuple(each.name for each in part) for part in (scans, val, test)))
+    proposals = propose(config, prepared, split, out, hardware=hardware)
+    data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan)
+    train_run(config, data, out, hardware=hardware, test=bool(test))
+    return Model(out, device=device)
+
+
+def _listed(given: Iterable[ArrayScan], what: str) -> list[ArrayScan]:
+    """The scans of one part, from a list or a generator."""
+    if not isinstance(given, Iterable):
+        raise MixsegError(f"{what} is a list of scans, each made by mixseg.scan(name, image, ...), not {type(given)}.")
+    found = list(given)
+    for each in found:
+        if not isinstance(each, ArrayScan):
+            raise MixsegError(f"A scan to train with is made by mixseg.scan(name, image, ...): this is {type(each)}.")
+    return found
+
+
+def _class_names(given: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise MixsegError(f"classes is {given!r}: give a list of names, the background first.")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise MixsegError(f"Two classes are called {twice[0]}: rename one.")
+    return names
+
+
+def _prepare(scans: Sequence[ArrayScan], classes: tuple[str, ...], beside: Path, options: PrepareOptions) -> Prepared:
+    """The scans as a prepared folder, made once, so that a run on arrays is a run like any other."""
+    headers = [
+        replace(each.header, classes=classes, fingerprint=digest(each.header.fingerprint, classes)) for each in scans
+    ]
+    key = key_of([header.fingerprint for header in headers], options)
+    out = beside / f"arrays-{key[:12]}"
+    # No worker processes: the arrays would travel to them, and a script needs no `if __name__` this way.
+    loads = [partial(_native, each) for each in scans]
+    return existing(out, key) or build(out, headers, loads, options, workers=1)
+
+
+def _native(given: ArrayScan) -> Native:
+    return given.native
+
+
+def _check_classes(given: ArrayScan, classes: Sequence[str]) -> None:
+    found = chain.from_iterable(np.unique(a) for a in (given.native.full, given.native.drawn) if a is not None)
+    beyond = sorted({int(label) for label in found if label != IGNORE and label >= len(classes)})
+    if beyond:
+        raise MixsegError(
+            f"{given.name} has the label {beyond[0]}, and {len(classes)} classes are named ({', '.join(classes)}): "
+            "name them all, the background first."
+        )

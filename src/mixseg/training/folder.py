@@ -1,0 +1,231 @@
+"""From a folder of files to a trained run, with its predictions in the geometry of the images."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import replacing_folder
+from mixseg.core.progress import Progress
+from mixseg.core.types import Case
+from mixseg.data.native import Extent
+from mixseg.data.prepare.build import digest
+from mixseg.data.prepare.files import prepare
+from mixseg.data.prepare.store import Prepared
+from mixseg.data.resample import Labels, to_source
+from mixseg.data.scan import Scan
+from mixseg.datasets import formats, load, recognise
+from mixseg.datasets.contents import shows_foreground
+from mixseg.datasets.folds import make_fold
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.split import (
+    NO_TEST,
+    Split,
+    make_split,
+    read_whole_split,
+    set_n,
+    split_beside,
+    unnamed,
+    with_test_part,
+)
+from mixseg.evaluation.evaluate import evaluate
+from mixseg.inference.predictor import Predictor
+from mixseg.methods import METHODS
+from mixseg.runs.config import Config
+from mixseg.runs.device import Hardware, said_once
+from mixseg.runs.folder import RunFolder
+from mixseg.runs.timers import Phases
+from mixseg.training.assemble import Data
+from mixseg.training.checks import refuse_early
+from mixseg.training.plan.grid import choose_dims
+from mixseg.training.plan.settings import planned
+from mixseg.training.pseudo_labels import propose
+from mixseg.training.train import train
+
+SEEN_AS = {
+    "full": "outlined",
+    "partial": "partly labelled",
+    "bare": "without labels",
+    "proposed": "with proposed masks",
+}
+"""What a run is trained on, the strongest first: of a patient with several scans, that counts."""
+
+
+def train_folder(
+    folder: Path,
+    out: Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    dataset: str | None = None,
+    flags: LabelFlags | None = None,
+    hardware: Hardware | None = None,
+    test: bool = False,
+) -> RunFolder:
+    """Train on the scans of ``folder`` and leave a finished run in ``out``, predictions as files included.
+
+    Args:
+        folder: Scans in any known layout.
+        out: The run folder; the prepared arrays lie beside it and serve further runs.
+        settings: Config keys, as in JSON. A run from proposals has the others from the run that proposes.
+        dataset: The layout; recognised if not given.
+        flags: What label ids mean, where that is not clear.
+        hardware: Where to compute.
+        test: Score the test scans too.
+    """
+    phases, flags, hardware = Phases(), flags or LabelFlags(), hardware or Hardware()
+    RunFolder(out).refuse_foreign()
+    dataset = dataset or recognise(folder)
+    settings = {"dataset": dataset, **(settings or {})}
+    if isinstance(settings.get("split"), str) and settings["split"]:  # so that the run is continued from any folder
+        settings["split"] = str(Path(settings["split"]).absolute())
+    refuse_early(settings, out, hardware)
+    flags.check(str(folder))
+    with said_once(hardware):
+        cases = load(folder, dataset, flags, print)
+        config, plan = planned(map(extent_of, cases), settings, out, hardware)
+        split = find_split(folder, cases, config)
+        if test and not split.test:
+            raise MixsegError(NO_TEST)
+        if config.set is not None and not METHODS[config.method].ignores_set:
+            set_n(split, config.set, config.ratio)  # too few scans for it are told before they are prepared, too
+        prepared = prepare_beside(out, folder, cases, config)
+        for sentence in prepared.remarks():
+            print(sentence)
+        proposals = propose(config, prepared, split, out, hardware=hardware)
+        data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan, folder=folder.resolve().name)
+        print(who_trains(data, split, cases), flush=True)
+    before = RunFolder(out).finished
+    phases.end("data")
+    run = train(config, data, out, hardware=hardware, test=test, phases=phases)
+    if run.finished != before or not _written(run):
+        scored_test = bool(run.finished and run.finished["test"])
+        scans = (*data.val, *(data.open_test() if scored_test else ()))
+        write_predictions(run, scans, prepared, cases, hardware)
+    return run
+
+
+def prepare_beside(out: Path, folder: Path, cases: Sequence[Case], config: Config) -> Prepared:
+    """The arrays of the training grid of ``config``, beside the run folder ``out``: one set for all runs there."""
+    options = config.prepare_options
+    name = f"{folder.resolve().name}-{digest(str(folder.resolve()), str(options))[:8]}"
+    return prepare(cases, out.parent / ".prepared" / name, options)
+
+
+def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
+    """The split that the config names, or the one beside the scans, or one drawn patient-wise (the same every time)."""
+    path = Path(config.split) if config.split else split_beside(folder, config.fold)
+    if path is not None:
+        if config.fold is not None and not config.split:  # nnU-Net's file has no test part: the other one may
+            cases = with_test_part(folder, cases, config.dataset)
+        split = read_whole_split(path, cases, fold=config.fold, dataset=config.dataset)
+        if sentence := unnamed(path, split, cases):
+            print(sentence)
+        return split
+    on_disk = {case.id: case for case in cases}
+
+    def shows(case: Case) -> bool:
+        return shows_foreground(on_disk[case.id], config.target)
+
+    if config.target:  # a scan that was searched for these alone can judge
+        cases = [replace(case, classes=(case.classes[0], *config.target)) for case in cases]
+    split = make_split(cases, shows=shows) if config.fold is None else make_fold(cases, config.fold, shows=shows)
+    print(_whence({case.split for case in cases}, config.fold))
+    return split
+
+
+def _whence(laid_out: Set[str], fold: int | None) -> str:
+    """A sentence: where a split comes from that no file holds; ``laid_out`` are the parts that the layout tells."""
+    given = " and ".join(part for part in ("val", "test") if part in laid_out)
+    if not given:
+        return (
+            "No split beside the scans: one is drawn patient-wise (name your own with --set split=FILE, or let "
+            "mixseg inspect --write-split make one)."
+        )
+    known = f"No split file beside the scans, but their folder says who is {given}"
+    if fold is None and "val" in laid_out:
+        return f"{known}: that is kept (name another split with --set split=FILE)."
+    left = "; its val patients are in no fold and not used" if "val" in laid_out else ""
+    return f"{known}: who validates is drawn patient-wise from the others{left} (name a split with --set split=FILE)."
+
+
+def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
+    """A sentence: how many patients the run learns from, by the labels that it sees of them, and how many judge it."""
+    patient_of = {case.id: case.patient for case in cases}
+    seen_as: dict[str, str] = {}
+    for kind, words in SEEN_AS.items():
+        for id_ in data.protocol.get(kind, ()):
+            seen_as.setdefault(patient_of[id_], words)
+    said = [f"{number} {words}" for words, number in Counter(seen_as.values()).items()]
+    said += [f"{unused} not used"] if (unused := len(set(split.train) - set(seen_as))) else []
+    val = {patient_of[id_] for id_ in data.protocol["val"]}
+    test = set(data.protocol["test patients"]) - set(data.protocol.get("unscored", ()))
+    return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(test)}."
+
+
+def _written(run: RunFolder) -> bool:
+    """Whether the label maps are there as files, and scored where they can be: a kill may have come in between."""
+    return (run.path / "predictions").is_dir() and (bool(run.config.target) or (run.path / "native").is_dir())
+
+
+def write_predictions(
+    run: RunFolder, scans: Sequence[Scan], prepared: Prepared, cases: Sequence[Case], hardware: Hardware
+) -> None:
+    """What the run answers for ``scans``, as ``predictions/<checkpoint>/<branch>/CASE.nii.gz`` on the image's grid.
+
+    They are scored there too, in voxels and in mm: ``native/metrics.csv`` and ``native/summary*.json``.
+    """
+    by_id = {case.id: case for case in cases}
+    for name in ("native", "predictions"):
+        shutil.rmtree(run.path / name, ignore_errors=True)  # of a shorter training, perhaps of more scans
+    # A folder is there when all of it is: a run that is killed on the way writes it anew when it is called again.
+    with replacing_folder(run.path / "predictions", marker="") as out:
+        for checkpoint, id_, maps in _on_source(run, scans, prepared, hardware):
+            for branch, labels in maps.items():
+                formats.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
+    if scans and not run.config.target:  # with a target, the files' own masks have other classes
+        with replacing_folder(run.path / "native", marker="") as out:
+            evaluate(run.path / "predictions", [by_id[scan.name] for scan in scans]).write(out)
+
+
+def _on_source(
+    run: RunFolder, scans: Sequence[Scan], prepared: Prepared, hardware: Hardware
+) -> Iterator[tuple[str, str, dict[str, Labels]]]:
+    """Checkpoint, scan and label maps by output: as ``mixseg predict`` would write them.
+
+    Those on the training grid are kept in the run. A scan that was resampled comes back by its probabilities, which
+    are not: it is predicted once more, where there still are weights to do it with.
+    """
+    with np.load(run.path / "predictions.npz", allow_pickle=False) as kept:
+        outputs: dict[str, list[str]] = {}
+        for checkpoint, output in dict.fromkeys(tuple(name.split("/", 2)[:2]) for name in kept.files):
+            outputs.setdefault(checkpoint, []).append(output)
+        with Progress("writing predictions", total=len(outputs) * len(scans), silent=not scans) as bar:
+            for checkpoint, names in outputs.items():
+                weights = (run.path / f"{checkpoint}.pt").exists()
+                predictor = Predictor.of(run, device=hardware.device, checkpoint=checkpoint) if weights else None
+                for scan in scans:
+                    place = prepared[scan.name]
+                    if predictor and predictor.comes_back_by_probabilities(place, names):
+                        maps = predictor.on_source(scan, place)
+                    else:
+                        maps = {name: to_source(kept[f"{checkpoint}/{name}/{scan.name}"], place) for name in names}
+                    yield checkpoint, scan.name, maps
+                    bar.step(scan.name)
+
+
+def extent_of(case: Case) -> Extent:
+    """How large a scan is; only headers are read."""
+    place = formats.read_geometry(case.image[0])
+    return Extent(place.shape, place.spacing, place.spacing_known)
+
+
+def sensible_dims(cases: Sequence[Case]) -> int:
+    """3 for scans with many slices that are about as far apart as pixels are, else 2."""
+    return choose_dims([extent_of(case) for case in cases])[0]

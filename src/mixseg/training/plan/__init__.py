@@ -1,0 +1,1 @@
+"""What a run's settings come to on these scans and on this machine."""

@@ -1,0 +1,118 @@
+"""The plan of a run: settings that were not given, from the size of its scans and the memory of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mixseg.data.native import Extent
+from mixseg.methods import METHODS
+from mixseg.networks import NETWORKS
+from mixseg.runs.config import Config, make_config, refuse_unused, to_dict
+from mixseg.runs.device import Hardware, accelerator_of, settle_precision
+from mixseg.runs.folder import RunFolder
+from mixseg.training.plan.grid import KEYS, Plan, choose_dims, make_plan
+from mixseg.training.plan.memory import Means
+from mixseg.training.pseudo_labels import inherited
+
+PLANNED = "strong"
+"""The preset that is planned; the others fix the training grid, and only 2D or 3D is chosen for them."""
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where a container is told how much of the memory it may take."""
+MODEST = 8.0 * 2**30
+"""Bytes, where the system (Windows) does not say how many it has."""
+
+
+def planned(
+    extents: Iterable[Extent], settings: Mapping[str, Any], out: Path, hardware: Hardware
+) -> tuple[Config, list[str]]:
+    """The config of the run in ``out`` on scans of ``extents``, from files or arrays, and the plan's sentences.
+
+    A run that has begun goes on as it was planned, whatever memory there is by now; one from proposals has what is not
+    given from the run that proposes.
+    """
+    asked_for = "preset" in settings and hardware.device == "cpu"
+    given, settings, before = settings, taken_over(settings, out), RunFolder(out)
+    if before.begun:
+        config = make_config(**settings)
+        refuse_unused(given, config.dims)
+        return config, before.facts.get("plan", [])
+    scans = list(extents)
+    if settings.get("preset", PLANNED) != PLANNED:
+        config = make_config(**{"dims": choose_dims(scans)[0], **settings})
+        refuse_unused(given, config.dims)
+        if told := stretched(scans, config, asked="size" in settings):
+            print(told, flush=True)
+        return config, []
+    plan = plan_for(scans, settings, hardware)
+    refuse_unused(given, plan.settings["dims"])
+    print(plan.told(), flush=True)
+    if not asked_for and accelerator_of(hardware.device) == "cpu":
+        print(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.", flush=True)
+    return make_config(**{**plan.settings, **settings}), list(plan.reasons)
+
+
+def stretched(scans: Sequence[Extent], config: Config, *, asked: bool = False) -> str:
+    """A sentence about slices that are brought to one size whatever they show, be it ``asked`` for or not, or ""."""
+    found = {scan.shape[:2] for scan in scans} - {config.size}
+    if config.dims == 3 or config.spacing or config.long_side or not found:
+        return ""
+    grid, largest = ("x".join(map(str, size)) for size in (config.size, max(found)))
+    whose = "as asked for" if asked else f"preset {config.preset}"
+    shrunk = any(side > kept for size in found for side, kept in zip(size, config.size, strict=True))
+    more = ": a larger --size, or --spacing, keeps more of them" if shrunk else ""
+    return (
+        f"Slices, of {largest} pixels for example, are stretched to {grid} ({whose}), and distances are scored there"
+        f"{more}."
+    )
+
+
+def taken_over(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
+    """``settings`` with what a run in ``out`` has from the run that proposes, and from its own beginning."""
+    settings, before = inherited(settings, out), RunFolder(out)
+    kept = to_dict(before.config) if before.begun else {}
+    return {**{key: kept[key] for key in KEYS if key in kept}, **settings}
+
+
+def plan_for(extents: Sequence[Extent], settings: Mapping[str, Any], hardware: Hardware) -> Plan:
+    """The plan of a run with ``settings`` on scans of ``extents``."""
+    dims = settings.get("dims", choose_dims(extents)[0])
+    usual = make_config(**{**settings, "dims": dims})
+    given = {key: settings[key] for key in KEYS if key in settings}
+    if "batch" in given:  # some kinds alone may be given
+        given["batch"] = to_dict(usual)["batch"]
+    return make_plan(extents, given, to_dict(usual), means_of(usual, hardware))
+
+
+def means_of(config: Config, hardware: Hardware) -> Means:
+    """The network and the method of ``config``, and what they can be trained with on ``hardware``."""
+    network = NETWORKS[config.network]
+    accelerator = accelerator_of(hardware.device)
+    number = {"bf16": 2, "fp64": 8}.get(settle_precision(config.precision, hardware.device, dims=config.dims), 4)
+    memory, where = _gpu() if accelerator == "cuda" else (_ram() / hardware.devices, "memory")
+    return Means(
+        memory=memory,
+        where=where,
+        channels=config.width or network.width,
+        held=METHODS[config.method].held[config.dims],
+        halvings=config.depth or network.depth,
+        number=number,
+        devices=hardware.devices * hardware.nodes,
+    )
+
+
+def _gpu() -> tuple[float, str]:
+    """All of its memory, not what is free just now: the same plan for every process and every time."""
+    properties = torch.cuda.get_device_properties(0)
+    return float(properties.total_memory), f"the GPU ({properties.name})"
+
+
+def _ram() -> float:
+    """Bytes that this process could have: the machine's, or the container's."""
+    limits = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))] if hasattr(os, "sysconf") else []
+    limits += [float(text) for path in LIMITS if path.exists() and (text := path.read_text().strip()).isdigit()]
+    return min(limits, default=MODEST)

@@ -1,0 +1,205 @@
+"""Masks that a finished run proposes for scans without full ones: where they come from, what is refused, the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import writing_arrays
+from mixseg.core.progress import track
+from mixseg.data.prepare.store import Prepared
+from mixseg.data.supervision import Labels, scan_of, see
+from mixseg.datasets.split import Split
+from mixseg.inference.predictor import Predictor
+from mixseg.methods import METHODS
+from mixseg.runs.config import Config, to_dict
+from mixseg.runs.device import Hardware
+from mixseg.runs.folder import RunFolder
+
+FILE = "proposals.npz"
+CHECKPOINT = "last"
+"""Whose answers are proposed: no score chose it."""
+DATA_KEYS = ("target", "partial", "split", "fold", "set", "ratio", "dims", "size", "spacing", "long_side")
+"""What a proposals run must have in common with the run that proposes."""
+OWN_KEYS = ("method", "dataset", "batch", "weights", "proposals_from")
+"""What it never takes over from there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposals:
+    """What a proposals run learns from beside the full masks.
+
+    Attributes:
+        masks: Case id -> class indices on the prepared grid.
+        origin: "methods": of the chain of runs that led here, the oldest first; "checkpoint": hash of the weights.
+    """
+
+    masks: Mapping[str, Labels]
+    origin: Mapping[str, Any]
+
+
+def find_source(config: Config, out: Path) -> RunFolder | None:
+    """The run that proposes masks for the run in ``out``; None for a method that takes no proposals."""
+    takes = METHODS[config.method].sees == "proposals"
+    if takes and not config.proposals_from:
+        raise MixsegError("Masks are proposed by a finished run: name it with --from RUN (proposals_from in a config).")
+    if config.proposals_from and not takes:
+        raise MixsegError(
+            f"The method {config.method} takes no proposals: leave out --from (proposals_from), "
+            "or train with --method proposals."
+        )
+    return located(config.proposals_from, out) if takes else None
+
+
+def located(source: str, out: Path) -> RunFolder:
+    """The run folder that a config calls ``source``: relative to the folder that holds ``out``, or to the current one.
+
+    Runs that lie beside each other can so be moved together.
+    """
+    beside = (out.parent / source).resolve()  # before the folder that holds it need exist
+    return RunFolder(beside if beside.exists() else Path(source))
+
+
+def inherited(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
+    """Config keys of a proposals run, completed from the run that proposes: a fresh network, trained the same way.
+
+    Given keys win. With a preset of its own it takes over no more than what both must have in common. Settings of any
+    other method are returned as they are.
+    """
+    row = METHODS.get(settings.get("method", ""))
+    if row is None or row.sees != "proposals" or not settings.get("proposals_from"):
+        return dict(settings)
+    theirs = to_dict(located(settings["proposals_from"], out).config)
+    keys = DATA_KEYS if "preset" in settings else [key for key in theirs if key not in OWN_KEYS]
+    return {**{key: theirs[key] for key in keys}, **settings}
+
+
+def check_source(source: RunFolder, config: Config, prepared: Prepared, split: Split, wanted: Iterable[str]) -> None:
+    """Nothing, or one sentence on why ``source`` cannot propose masks for the scans ``wanted``."""
+    theirs = source.config
+    where = source.path
+    refuse_unfinished(source)
+    facts = source.facts
+    classes = tuple(facts["classes"])
+    if classes != prepared.classes:
+        raise MixsegError(
+            f"{where} was trained on the classes {', '.join(classes)}, not {', '.join(prepared.classes)}: "
+            "train both with the same target."
+        )
+    if (theirs.dims, theirs.dims == 2 and theirs.size) != (config.dims, config.dims == 2 and config.size):
+        raise MixsegError(
+            f"{where} was trained on another grid (dims {theirs.dims}, size {list(theirs.size)}, not {config.dims} and "
+            f"{list(config.size)}): train both with the same dims and size."
+        )
+    if facts["data"] != prepared.content:
+        raise MixsegError(
+            f"{where} was trained on other data ({facts['data']}, not {prepared.content}): "
+            "its masks would not fit; train it on these scans and partial labels."
+        )
+    held_out = {case.id for case in prepared.cases if case.patient in {*split.val, *split.test}}
+    _refuse_insight(source, facts["protocol"], split, set(wanted), held_out)
+
+
+def refuse_unfinished(source: RunFolder) -> None:
+    """Nothing, or one sentence if ``source`` is still to be trained."""
+    if source.finished is None:
+        where = source.path
+        raise MixsegError(f"{where} is not finished, so it cannot propose masks: repeat its training to finish it.")
+
+
+def _refuse_insight(
+    source: RunFolder, protocol: Mapping[str, Any], split: Split, wanted: set[str], held_out: set[str]
+) -> None:
+    """No proposal may come from labels that the new run must not see, and no score from labels that it has learnt."""
+    known = sorted(wanted & set(protocol["full"]))
+    if known:
+        raise MixsegError(
+            f"{source.path} has seen the full mask of {known[0]} ({len(known)} such scans) and would pass it on as a "
+            "proposal: take a run that sees the same full masks as this one, such as lower-bound or kl."
+        )
+    learnt = sorted(held_out & {*protocol["full"], *protocol["partial"], *protocol.get("proposed", ())})
+    if learnt:
+        raise MixsegError(
+            f"{source.path} has learnt from {learnt[0]} ({len(learnt)} such scans), on which this run would be judged: "
+            "take a run of the same split and fold."
+        )
+    if set(protocol["test patients"]) != set(split.test):
+        raise MixsegError(f"{source.path} was trained on another split: its test patients are others; use one split.")
+
+
+def origin_of(source: RunFolder) -> dict[str, Any]:
+    """What is recorded about where proposals come from."""
+    before = source.facts.get("proposals", {}).get("methods", [])
+    return {"methods": [*before, source.config.method], "checkpoint": fingerprint(source)}
+
+
+def fingerprint(run: RunFolder) -> str:
+    """The hash of the weights that propose."""
+    with (run.path / f"{CHECKPOINT}.pt").open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def kept(out: Path, source: RunFolder) -> Proposals | None:
+    """The proposals that the run in ``out`` began with, so that it goes on with the same ones; None for a new run."""
+    if not (out / FILE).exists():
+        return None
+    found = read_proposals(out / FILE)
+    if (source.path / f"{CHECKPOINT}.pt").exists() and fingerprint(source) != found.origin["checkpoint"]:
+        raise MixsegError(
+            f"{source.path} has changed since {out} took its proposals from it: choose another --out for new ones."
+        )
+    return found
+
+
+def write_proposals(path: Path, proposals: Proposals) -> None:
+    """Write proposals.npz: ``origin`` as JSON text, and ``mask/CASE`` for each scan."""
+    with writing_arrays(path) as keep:
+        keep("origin", np.array(json.dumps(dict(proposals.origin))))
+        for name, mask in proposals.masks.items():
+            keep(f"mask/{name}", mask)
+
+
+def read_proposals(path: Path) -> Proposals:
+    """What ``write_proposals`` wrote."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+            masks = {name.removeprefix("mask/"): held[name] for name in held.files if name.startswith("mask/")}
+            return Proposals(masks, json.loads(str(held["origin"])))
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        raise MixsegError(f"{path} holds no proposals ({error}): begin the run anew in another --out.") from error
+
+
+def propose(
+    config: Config, prepared: Prepared, split: Split, out: Path, *, hardware: Hardware | None = None
+) -> Proposals | None:
+    """The masks that ``config`` asks another run for: its answer for each scan that has no full mask here.
+
+    As that run answers, partial labels or not: in the paper, the class with the highest probability everywhere. A run
+    that has begun goes on with the masks it began with. None for a method that takes no proposals.
+    """
+    source = find_source(config, out)
+    if source is None:
+        return None
+    begun = kept(out, source)
+    if begun is not None:
+        return begun
+    scans = [scan_of(seen) for seen in see(prepared, split, sees="unlabelled", n=config.set, ratio=config.ratio).bare]
+    if not scans:
+        raise MixsegError(f"All train scans of {prepared.folder} have full masks: there is nothing to propose.")
+    check_source(source, config, prepared, split, [scan.name for scan in scans])
+    # A process that trains with others comes here before it knows of them, and finds the same masks as they do.
+    predictor = Predictor.of(source, device=(hardware or Hardware()).device, checkpoint="last")
+    wanted = [predictor.answer]
+    masks = {
+        scan.name: predictor.maps(scan, outputs=wanted).labels[predictor.answer]
+        for scan in track(scans, "proposing masks", total=len(scans))
+    }
+    return Proposals(masks, origin_of(source))

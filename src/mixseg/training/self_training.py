@@ -1,0 +1,134 @@
+"""Self-training: rounds of fresh networks, each learning from the masks that the one before proposes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from mixseg.core.errors import MixsegError
+from mixseg.datasets.labels import LabelFlags
+from mixseg.runs.config import make_config, to_dict
+from mixseg.runs.device import Hardware
+from mixseg.runs.folder import RunFolder
+from mixseg.runs.typed_json import holds
+from mixseg.training.folder import train_folder
+from mixseg.training.pseudo_labels import FILE, fingerprint, read_proposals
+
+SEEDS_APART = 1000
+"""Round r has the seed s + 1000 r: no round of one seed repeats the start of a round of another."""
+
+
+def self_train(
+    folder: Path,
+    out: Path,
+    *,
+    source: Path,
+    rounds: int = 5,
+    settings: Mapping[str, Any] | None = None,
+    dataset: str | None = None,
+    flags: LabelFlags | None = None,
+    hardware: Hardware | None = None,
+    test: bool = False,
+) -> list[Path]:
+    """Train ``out/round-1``, ``out/round-2``, ...; returns the run folders, that of ``source`` first.
+
+    A finished round is left as it is, one that was stopped goes on; more rounds can be asked for later. More steps
+    train the last round longer, and are refused where a later round has learnt from one of fewer.
+
+    Args:
+        folder: Scans in any known layout.
+        out: The folder for the runs and the page.
+        source: The finished run that proposes the masks of the first round.
+        rounds: How many.
+        settings: Config keys of every round; all others are those of ``source``. The seed is of "round 0".
+        dataset: The layout; recognised if not given.
+        flags: What label ids mean, where that is not clear.
+        hardware: Where to compute: one machine, any number of its devices.
+        test: Score the test scans too.
+    """
+    if rounds < 1:
+        raise MixsegError(f"--rounds is {rounds}: ask for at least one.")
+    if hardware and hardware.nodes > 1:
+        raise MixsegError("Rounds are trained on one machine: over several, train each with --method proposals --from.")
+    _refuse_folder(out)
+    settings = settings or {}
+    if given := sorted({"method", "proposals_from"} & set(settings)):
+        raise MixsegError(
+            f"--set {given[0]} is nothing to choose for a round, which learns from proposals of the one before: "
+            "leave it out; --from names the run that proposes first."
+        )
+    seed = make_config(seed=settings.get("seed", RunFolder(source).config.seed)).seed  # refused unless it is one
+    runs = [source, *(_round(out, number) for number in range(1, rounds + 1))]
+    if "steps" in settings:
+        _refuse_other_steps(out, rounds, settings["steps"])
+    _refuse_other_scans(folder, runs[1:])
+    for number, (before, run) in enumerate(pairwise(runs), start=1):
+        own = {"method": "proposals", "proposals_from": _seen_from(out, before), "seed": seed + SEEDS_APART * number}
+        wanted = {**settings, **own}
+        if _done(RunFolder(run), RunFolder(before), wanted, test=test):
+            print(f"round {number} of {rounds}: finished before", flush=True)
+            continue
+        print(f"round {number} of {rounds}: from {before}", flush=True)
+        with _processes_of_its_own():
+            train_folder(folder, run, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
+    return runs
+
+
+def _round(out: Path, number: int) -> Path:
+    return out / f"round-{number}"
+
+
+def _refuse_folder(out: Path) -> None:
+    """Nothing, or one sentence if ``out`` holds something else than rounds: a run, scans, predictions."""
+    if (out / "config.json").exists():
+        raise MixsegError(f"{out} is a run, whose report.html would be lost: choose another folder as --out.")
+    if not _round(out, 1).exists():
+        RunFolder(out).refuse_foreign()
+
+
+def _refuse_other_scans(folder: Path, rounds: Sequence[Path]) -> None:
+    """Nothing, or one sentence about scans that are not there, or not those that a round was trained on."""
+    if not folder.exists():
+        raise MixsegError(f"{folder} does not exist: check the path to the scans.")
+    for run in (RunFolder(path) for path in rounds if RunFolder(path).begun):
+        theirs = run.facts.get("folder")
+        if theirs is not None and theirs != folder.resolve().name:  # the rest of the path may have changed since
+            raise MixsegError(f"{run.path} holds a run on other data ({theirs}): choose another --out.")
+
+
+def _refuse_other_steps(out: Path, rounds: int, steps: object) -> None:
+    """Nothing, or one sentence if a round would be trained longer from which the next one has its proposals already."""
+    for number in range(1, rounds + 1):
+        run, later = RunFolder(_round(out, number)), _round(out, number + 1)
+        if run.begun and (later / FILE).exists() and run.config.steps != steps:
+            raise MixsegError(
+                f"{run.path} was trained for {run.config.steps} steps, not {steps}, and {later} has learnt from it: "
+                f"repeat steps={run.config.steps}, or choose another --out."
+            )
+
+
+@contextmanager
+def _processes_of_its_own() -> Iterator[None]:
+    """The processes of a training end with it, so the next round has to start its own."""
+    before = dict(os.environ)  # where Fabric notes that processes were started
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def _seen_from(out: Path, run: Path) -> str:
+    """How a run in ``out`` names another one, wherever the command is given."""
+    return os.path.relpath(run.resolve(), out.resolve())
+
+
+def _done(run: RunFolder, before: RunFolder, wanted: Mapping[str, Any], *, test: bool) -> bool:
+    """Whether the round is finished, with these settings, and from what ``before`` holds now."""
+    done = run.finished
+    if not done or (test and not done["test"]):
+        return False
+    same = read_proposals(run.path / FILE).origin["checkpoint"] == fingerprint(before)
+    return same and holds(to_dict(run.config), wanted)

@@ -1,0 +1,205 @@
+"""One run: train a config on what it sees, score it, write the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from mixseg.core.errors import MixsegError
+from mixseg.core.files import write_json, writing_arrays
+from mixseg.core.progress import Progress
+from mixseg.core.signals import terminable
+from mixseg.data.augment import AUGMENTATIONS
+from mixseg.data.batches import Feed
+from mixseg.data.crop import uncut
+from mixseg.data.scan import Scan
+from mixseg.datasets.split import NO_TEST
+from mixseg.evaluation.scores import Row, score_case, summarise, write_metrics
+from mixseg.inference.predictor import Predictor
+from mixseg.inference.report_slices import CHECKPOINT, write_examples
+from mixseg.runs.build import build
+from mixseg.runs.checkpoint import State, Weights, Writer
+from mixseg.runs.compile import fetch_compiler
+from mixseg.runs.config import Config
+from mixseg.runs.device import Hardware, accelerator_of, disband, lead, make_fabric, settle_precision
+from mixseg.runs.folder import RunFolder, environment
+from mixseg.runs.log import read_log
+from mixseg.runs.timers import Phases
+from mixseg.training.assemble import Data, settle_batch, settle_largest
+from mixseg.training.checks import check_classes, remarks
+from mixseg.training.loop import fit
+from mixseg.training.pseudo_labels import FILE as PROPOSALS
+from mixseg.training.pseudo_labels import write_proposals
+from mixseg.training.validation import Look
+
+
+def train(
+    config: Config,
+    data: Data,
+    out: Path,
+    *,
+    hardware: Hardware | None = None,
+    test: bool = False,
+    phases: Phases | None = None,
+) -> RunFolder:
+    """Train, or go on with, the run in ``out``; then predict and score the validation scans (and the test scans).
+
+    Does nothing if the run is finished. Several processes may call it together (see Hardware): the first one writes and
+    returns, the others are there for the training alone and end with it. ``phases`` counts what went before too.
+    """
+    folder, phases = RunFolder(out), phases or Phases()
+    folder.refuse_foreign()
+    check_classes(data)
+    # Patients or masks that are missing are told now, before hours are spent.
+    if test and not data.open_test():
+        raise MixsegError(NO_TEST)
+    config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
+    hardware = hardware or Hardware()
+    precision = settle_precision(config.precision, hardware.device, dims=config.dims)
+    if config.compile and accelerator_of(hardware.device) == "cuda":
+        fetch_compiler()
+    fabric = make_fabric(hardware, precision)
+    with ExitStack() as held:
+        held.callback(disband)
+
+        def begin() -> bool:
+            """Take the folder; False if there is nothing left to do in it."""
+            held.enter_context(folder.locked())
+            facts = environment(fabric.device, data.hash) | {"precision": precision} | _facts(data)
+            folder.refuse_another(config, facts)
+            done = folder.finished
+            if done and (done["test"] or not test) and config == folder.config:
+                return False
+            folder.begin(config, facts)
+            if data.proposals:
+                write_proposals(folder.path / PROPOSALS, data.proposals)
+            return True
+
+        state = None
+        begun, writer = lead(fabric, begin), held.enter_context(Writer())
+        if begun:
+            if (told := remarks(config, data)) and fabric.is_global_zero:
+                print(*told, sep="\n", flush=True)
+            state = _fit(config, data, folder, fabric, phases, writer)
+        _let_go(fabric)
+        if state is not None:
+            held.enter_context(terminable())  # so that the last checkpoint is written to its end
+            predictor = Predictor(state.method, config, fabric, len(data.classes))
+            rows = _assess(predictor, state.weights(), data, folder, test=test)
+            phases.end("assess")
+            writer.wait()
+            phases.end("checkpoints")
+            _finish(rows, config, folder, fabric, phases, test=test)
+    return folder
+
+
+def _facts(data: Data) -> dict[str, Any]:
+    """What environment.json holds about the scans."""
+    facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
+    said = {
+        "proposals": dict(data.proposals.origin) if data.proposals else {},
+        "plan": list(data.plan),
+        "folder": data.folder,
+    }
+    return facts | {key: value for key, value in said.items() if value}
+
+
+def _let_go(fabric: Fabric) -> None:
+    """The first process goes on alone: the others end here, when nobody listens to them any more."""
+    fabric.barrier()
+    if not fabric.is_global_zero:
+        raise SystemExit(0)
+
+
+def _finish(
+    rows: Sequence[Row], config: Config, folder: RunFolder, fabric: Fabric, phases: Phases, *, test: bool
+) -> None:
+    """Write what says that all is there."""
+    memory = torch.cuda.max_memory_allocated() / 2**30 if fabric.device.type == "cuda" else None
+    write_json(
+        folder.path / "finished.json",
+        {
+            "steps": config.steps,
+            "training_seconds": round(phases.trained, 1),
+            "seconds": round(phases.trained + phases.seconds["assess"], 1),
+            "phases": phases.entry(),
+            "peak_gpu_gib": memory and round(memory, 2),
+            "labelled_patches": labelled_patches(read_log(folder.path / "log.jsonl")),
+            "test": test,
+            "summary": summarise(rows),
+        },
+    )
+
+
+def labelled_patches(log: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of the patches of partly labelled volumes, the share that held a label, over the whole log; None in 2D."""
+    before, drawn, hits = 0, 0, 0.0
+    for entry in log:
+        if "labelled" in entry:
+            drawn += entry["step"] - before
+            hits += entry["labelled"] * (entry["step"] - before)
+        before = entry["step"]
+    return hits / drawn if drawn else None
+
+
+def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: Phases, writer: Writer) -> State:
+    feed = Feed(
+        data.train,
+        config.batch.counts,
+        grid=config.grid,
+        seed=config.seed,
+        intensity=config.intensity,
+        augmentation=AUGMENTATIONS[config.augment],
+        device=fabric.device,
+        rank=fabric.global_rank,
+        world=fabric.world_size,
+        compiled=config.compile and fabric.device.type == "cuda",
+    )
+    method = build(config, channels=data.channels, classes=len(data.classes))
+    watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]
+    seen, classes = data.train["full"], data.classes
+    look = Look(data.val, watched, seen, classes=classes, config=config, device=fabric.device, feed=feed)
+    return fit(method, feed, look, config=config, folder=folder.path, fabric=fabric, phases=phases, writer=writer)
+
+
+def _assess(
+    predictor: Predictor, checkpoints: Mapping[str, Weights], data: Data, folder: RunFolder, *, test: bool
+) -> list[Row]:
+    """Label maps and scores of every output of the checkpoints, on the training grid, in voxels and mm."""
+    parts = {"val": data.val, "test": data.open_test() if test else ()}
+    scans = [(part, scan) for part, of_part in parts.items() for scan in of_part]
+    _say_plan([scan for _, scan in scans], predictor)
+    bar = Progress("scoring", total=len(scans) * len(checkpoints), silent=not scans)
+    jobs = []
+    with ThreadPoolExecutor() as pool, writing_arrays(folder.path / "predictions.npz") as keep, bar:
+        for checkpoint, weights in checkpoints.items():
+            predictor.method.load_state_dict(weights)
+            for part, scan in scans:
+                for branch, labels in predictor.maps(scan).labels.items():
+                    keep(f"{checkpoint}/{branch}/{scan.name}", labels)
+                    key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
+                    assert scan.full is not None, "val and test scans have full masks"
+                    guess, truth = uncut(labels, scan.full, scan.beyond)
+                    jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))
+                bar.step(scan.name)
+        rows = [row for job in jobs for row in job.result()]
+    predictor.method.load_state_dict(checkpoints[CHECKPOINT])
+    predict = partial(predictor.maps, sureness=True)
+    write_examples(folder.path / "examples.npz", rows, parts, predict, dims=predictor.config.dims)
+    write_metrics(folder.path / "metrics.csv", rows)
+    return rows
+
+
+def _say_plan(scans: Sequence[Scan], predictor: Predictor) -> None:
+    """What predicting the largest of some volumes takes."""
+    largest = max(scans, key=lambda scan: scan.image.size, default=None)
+    if largest is not None and predictor.config.dims == 3:
+        print("Scoring:", predictor.memory_plan(largest, outputs=len(predictor.method.outputs)), flush=True)

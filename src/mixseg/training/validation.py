@@ -1,0 +1,206 @@
+"""What is looked at between training steps: volume DSC on the validation scans, and signs of a collapse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mixseg.core.types import IGNORE
+from mixseg.data.batches import Feed
+from mixseg.data.scan import Scan
+from mixseg.evaluation.scores import short_name
+from mixseg.inference.maps import predict_slices, winners
+from mixseg.inference.sliding_window import Windows, predict_slabs
+from mixseg.methods import Method
+from mixseg.methods.losses import DIVERGENCES
+from mixseg.runs.config import Config
+from mixseg.training.collapse import Guard
+
+WATCHED_SLICES = 32
+WATCHED_VOLUMES = 2
+
+
+class Seen(NamedTuple):
+    """Some rows at a time of what is held: slices, or a slab of a volume.
+
+    Attributes:
+        owner: ``(n,)``, the scan that each row belongs to.
+        truth: ``(n, *S)``; None where the scans have no full masks.
+        probs: ``(n, classes, *S)`` of each output; overwritten when the next rows are asked for.
+    """
+
+    owner: Tensor
+    truth: Tensor | None
+    probs: dict[str, Tensor]
+
+
+class Held:
+    """Scans that stay on the device, so that a look costs little more than its forward passes."""
+
+    def __init__(self, scans: Sequence[Scan], config: Config, device: torch.device) -> None:
+        self.config = config
+        lengths = [len(scan.image) if config.dims == 2 else 1 for scan in scans]
+        self.images = [torch.from_numpy(scan.image).to(device) for scan in scans]
+        self.truths = [torch.from_numpy(scan.full).to(device) for scan in scans if scan.full is not None]
+        self.mean, self.std = (
+            torch.tensor([getattr(scan, which) for scan in scans], device=device) for which in ("mean", "std")
+        )
+        self.owner = torch.arange(len(scans), device=device).repeat_interleave(
+            torch.tensor(lengths, dtype=torch.long, device=device)
+        )
+        self.stack, self.truth = (
+            torch.cat(volumes) if config.dims == 2 and volumes else None for volumes in (self.images, self.truths)
+        )
+        self.voxels = sum(scan.image.size // scan.channels for scan in scans)
+
+    def __call__(self, method: Method) -> Iterator[Seen]:
+        """All of it, as the network answers it. Windows of volumes are half a patch apart, whatever the config says."""
+        kind = self.config.intensity
+        if self.stack is not None:
+            mean, std = self.mean[self.owner], self.std[self.owner]
+            for some, found in predict_slices(method, self.stack, mean, std, intensity=kind):
+                yield Seen(self.owner[some], None if self.truth is None else self.truth[some], found)
+            return
+        windows = Windows(self.config.patch, weights=self.config.window)
+        for at, image in enumerate(self.images):
+            for place, found in predict_slabs(method, image, self.mean[at], self.std[at], windows, intensity=kind):
+                truth = self.truths[at][place][None] if self.truths else None
+                yield Seen(self.owner[at : at + 1], truth, {name: probs[None] for name, probs in found.items()})
+
+
+class Look:
+    """``look(method, progress, before, terms)`` is an entry of the log: DSC of every output and class, a warning.
+
+    Args:
+        val: Scans with full masks that training never sees. If none of them shows a structure they are not looked at:
+            the first crumb would score 0, and an answer without one nothing.
+        watched: Partly labelled scans of the training set, for the guard.
+        seen: The full masks that training sees: what class shares to expect.
+        classes: Names by class index.
+        config: Of the run.
+        device: Where the model is.
+        feed: What is trained on: in 3D, how many patches held a partial label is told too.
+    """
+
+    def __init__(
+        self,
+        val: Sequence[Scan],
+        watched: Sequence[Scan],
+        seen: Sequence[Scan],
+        *,
+        classes: Sequence[str],
+        config: Config,
+        device: torch.device,
+        feed: Feed | None = None,
+    ) -> None:
+        self.classes, self.steps, self.feed = classes, config.steps, feed
+        val = val if any(scan.shows_foreground for scan in val) else ()
+        self.val = Held(val, config, device)
+        self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
+        self.watched = Held(_few(watched, config.dims), config, device)
+        # The methods that learn from partial labels are those that can pass their rows jointly.
+        joint = config.passes == "joint" and "weak" in config.all_weights
+        self.guard = Guard(classes, _shares(seen, len(classes)), config.all_weights, joint)
+
+    def __call__(
+        self, method: Method, progress: float, before: Mapping[str, Any], terms: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """The entry after ``before``; "score" is the mean DSC of the method's answer over the validation scans.
+
+        ``terms`` are those of the loss, unweighted, since then.
+        """
+        entry: dict[str, Any] = {"score": float("nan"), "told": ""}
+        if self.val.images:
+            dsc = self._dsc(method)
+            entry["dsc"] = dsc
+            means = {name: float(torch.tensor(list(values.values())).nanmean()) for name, values in dsc.items()}
+            entry["score"] = means[method.outputs[0]]
+            said = (f"{short_name(name, method.outputs)} {value:.1%}" for name, value in means.items())
+            entry["told"] = f"DSC on val: {', '.join(said)}"
+        if self.watched.images:
+            entry["watch"] = watch = self._watch(method)
+            # From the log, so that a run which was killed says what one which was not would have said.
+            self.guard.collapsed = bool(before.get("collapsed"))
+            apart = {key: watch[key] for key in ("entropy", "divergence")}
+            entry["warning"] = self.guard.judge(watch["shares"], progress, **apart, weak=terms.get("weak", 0.0))
+            entry["collapsed"] = self.guard.collapsed
+        steps = range(before.get("step", 0), round(progress * self.steps))
+        share = self.feed.labelled_share(steps) if self.feed else None
+        return entry if share is None else {**entry, "labelled": share}
+
+    def _dsc(self, method: Method) -> dict[str, dict[str, float]]:
+        """Mean volume DSC by output and class; a class absent from truth and prediction is left out."""
+        scans, kinds = len(self.val.images), len(self.classes)
+        device = self.val.owner.device
+        overlap = {name: torch.zeros((scans, kinds), dtype=torch.float32, device=device) for name in method.outputs}
+        sizes = {name: self.lost.clone() for name in method.outputs}
+        for owner, truth, found in self.val(method):
+            assert truth is not None, "validation scans have full masks"
+            labelled = truth != IGNORE
+            for name, probs in found.items():
+                guess = winners(probs, dim=1)
+                for index in range(1, kinds):
+                    ours, theirs = (guess == index) & labelled, truth == index
+                    overlap[name][:, index].index_add_(0, owner, (ours & theirs).flatten(1).sum(1).float())
+                    sizes[name][:, index].index_add_(
+                        0, owner, (ours.flatten(1).sum(1) + theirs.flatten(1).sum(1)).float()
+                    )
+        dsc = torch.stack([2 * overlap[name] / sizes[name] for name in method.outputs]).nanmean(dim=1).tolist()
+        return {
+            name: dict(zip(self.classes[1:], values[1:], strict=True))
+            for name, values in zip(method.outputs, dsc, strict=True)
+        }
+
+    def _watch(self, method: Method) -> dict[str, Any]:
+        """Class shares, entropy and distance from the teacher of the answer on the watched scans."""
+        seen = []
+        for _, _, found in self.watched(method):
+            answer = found[method.outputs[0]]
+            guess = winners(answer, dim=1)
+            shares = [(guess == index).float().mean() for index in range(len(self.classes))]
+            unsure = torch.special.entr(answer).sum(dim=1).mean()
+            apart = DIVERGENCES["kl"](answer, found.get("top", answer)).mean()
+            seen.append(torch.stack([*shares, unsure, apart]) * guess.numel())
+        *shares, entropy, divergence = (torch.stack(seen).sum(dim=0) / self.watched.voxels).tolist()
+        return {
+            "shares": shares,
+            "expected": list(self.guard.expected),
+            "entropy": entropy,
+            "divergence": divergence,
+        }
+
+
+def _few(scans: Sequence[Scan], dims: int) -> list[Scan]:
+    """Enough of the scans to see a collapse, spread evenly, and no more: they cost as much as validation slices do."""
+    if dims == 3:
+        return list(scans[:WATCHED_VOLUMES])
+    lengths = [len(scan.image) for scan in scans]
+    total = sum(lengths)
+    chosen = np.zeros(total, bool)
+    chosen[np.linspace(0, total - 1, min(total, WATCHED_SLICES)).round().astype(int)] = True
+    watched = []
+    for scan, end in zip(scans, np.cumsum(lengths), strict=True):
+        shown = chosen[end - len(scan.image) : end]
+        if shown.any():
+            watched.append(Scan(scan.name, scan.image[shown], mean=scan.mean, std=scan.std))
+    return watched
+
+
+def _lost(scan: Scan, classes: int) -> Tensor:
+    """How many voxels of each class lie beyond the grid: no answer has them, so they count as missed."""
+    if scan.beyond is None:
+        return torch.zeros(classes)
+    return torch.from_numpy(np.bincount(scan.beyond[:, 0], minlength=classes)).float()
+
+
+def _shares(scans: Sequence[Scan], classes: int) -> list[float]:
+    """The share of the labelled voxels that each class has in the full masks."""
+    counts = np.zeros(classes)
+    for scan in scans:
+        if scan.full is not None:
+            counts += np.bincount(scan.full.ravel(), minlength=IGNORE + 1)[:classes]
+    return [float(count) for count in counts / max(1, counts.sum())]

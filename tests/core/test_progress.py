@@ -1,0 +1,96 @@
+"""Progress: a plain line now and then in a log file, a bar in a terminal, nothing from the other processes."""
+
+import io
+import re
+
+import pytest
+
+from mixseg.core import progress
+from mixseg.core.progress import Progress, duration, track
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (75, "1:15"), (59.6, "1:00"), (3600, "1:00:00"), (3725, "1:02:05")]
+)
+def test_durations_are_read_at_a_glance(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_lines_come_every_quarter_of_a_minute_with_the_time_left_and_one_at_the_end(monkeypatch):
+    clock, stream = Clock(monkeypatch), io.StringIO()
+    with Progress("training", total=20, stream=stream) as bar:
+        for step in range(20):
+            clock.now += 5
+            bar.step(f"step {step}")
+    assert stream.getvalue().splitlines() == [
+        "training: 4/20, 1:20 left  step 3",
+        "training: 8/20, 1:00 left  step 7",
+        "training: 12/20, 0:40 left  step 11",
+        "training: 16/20, 0:20 left  step 15",
+        "training: 20/20, took 1:40  step 19",
+    ]
+
+
+def test_steps_of_an_earlier_process_do_not_count_for_the_time_left(monkeypatch):
+    clock, stream = Clock(monkeypatch), io.StringIO()
+    with Progress("training", total=100, done=80, stream=stream) as bar:
+        clock.now += 20
+        bar.step(count=10)
+    assert stream.getvalue().splitlines()[0] == "training: 90/100, 0:20 left"
+
+
+def test_an_error_is_not_followed_by_a_line_that_sounds_like_success():
+    stream = io.StringIO()
+    with pytest.raises(ZeroDivisionError), Progress("training", total=2, stream=stream):
+        _ = 1 / 0
+    assert stream.getvalue() == ""
+
+
+def test_a_silent_one_says_nothing():
+    stream = io.StringIO()
+    with Progress("training", total=1, stream=stream, silent=True) as bar:
+        bar.step("done")
+        bar.say("a word")
+    assert stream.getvalue() == ""
+
+
+def test_a_terminal_gets_a_bar_and_sentences_beside_it():
+    stream = Terminal()
+    with Progress("training", total=2, stream=stream) as bar:
+        bar.step("half [of it]")
+        bar.say("A sentence [with] brackets.")
+        bar.step("all")
+    shown = stream.getvalue()
+    assert "training" in shown
+    assert "2/2" in shown
+    assert "A sentence [with] brackets." in shown
+
+
+def test_a_long_text_leaves_room_for_the_count_and_the_time_left_in_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    text = "full 0.1171 weak 0.05546 distill 0.0004235 entropy 0.264  DSC on val: student 6.9%, teacher 3.5%, both 6.2%"
+    stream = Terminal()
+    with Progress("training", total=300, done=100, stream=stream) as bar:
+        bar.step(text)
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", stream.getvalue())
+    assert re.search(r"training .*101/300 [-\d:]{7}", shown)
+    assert " ".join(text.split()) in " ".join(shown.split())
+
+
+def test_tracking_yields_what_it_is_given(capsys):
+    assert list(track([3, 1], "counting", total=2)) == [3, 1]
+    assert "counting: 2/2" in capsys.readouterr().err

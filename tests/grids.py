@@ -1,0 +1,18 @@
+"""A dataset of a few small hearts, and experiments on it that take seconds."""
+
+from mixseg.datasets import phantom
+from mixseg.experiments.planner import Request
+
+SMALL = {"size": [32, 32], "width": 2, "depth": 2, "steps": 4, "validate_every": 50, "ratio": 1}
+FEW = {"full": 2, "partial": 2, "bare": 2}
+
+
+def write_scans(folder):
+    """Six train patients, one to validate, one to test on."""
+    return phantom.write(folder, patients=8, val=1, test=1, size=(32, 32), slices=3)
+
+
+def small(*only, seeds=(0,), **changes):
+    """A request for Set-1 with tiny networks."""
+    settings = {**SMALL, "target": ["LV"], "batch": FEW, **changes}
+    return Request(preset="quick", seeds=seeds, sets=(1,), only=only, settings=settings)

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,7 +19,7 @@ import pytest
 from conftest import ROOT
 from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_nnunet, mask, nifti
 from mixseg import cli
-from mixseg.cli import VERBS, doctor, main
+from mixseg.cli import VERBS, doctor, main, verb_of
 from mixseg.cli.doctor import Gpu, Machine, remarks
 from mixseg.cli.settings import parse
 from mixseg.core.console import exit_code
@@ -595,7 +594,7 @@ def test_an_out_that_is_a_file_is_told_as_such(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_teaches_with_an_example_and_has_help(name, capsys):
-    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name.replace("-", "_"))
+    function = verb_of(name)
     assert f"$ mixseg {name}" in function.__doc__
     with pytest.raises(SystemExit) as exit_:
         main([name, "--help"])

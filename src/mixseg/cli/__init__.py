@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from io import StringIO
@@ -14,29 +13,20 @@ from io import StringIO
 from mixseg.core.console import exit_code
 from mixseg.core.errors import BAD_INPUT, MixsegError, did_you_mean
 
-
-@dataclass(frozen=True)
-class Verb:
-    """A row of ``VERBS``: the module that holds the function of that name, and a clause for ``mixseg --help``."""
-
-    module: str
-    about: str
-
-
-VERBS: dict[str, Verb] = {
-    "doctor": Verb("doctor", "what this machine offers, and what is known to be slow on it"),
-    "inspect": Verb("scans", "what a folder of scans holds, as a table and a page with pictures"),
-    "simulate": Verb("scans", "a dataset with partial labels, from full masks or from the built-in phantom"),
-    "prepare": Verb("scans", "compact arrays for training, or one archive to carry to another machine"),
-    "train": Verb("runs", "train on a folder of scans; go on where a run stopped"),
-    "self-train": Verb("runs", "rounds of training, each from the masks that the one before proposes"),
-    "predict": Verb("runs", "label maps for a folder of images"),
-    "evaluate": Verb("runs", "DSC, HD95 and ASSD of label maps against reference masks"),
-    "report": Verb("runs", "one HTML page about a run, a comparison or an experiment"),
-    "experiment": Verb("experiment", "a table of the paper on your scans or the built-in ones, from one line"),
-    "demo": Verb("runs", "everything on built-in data, in minutes on a CPU"),
+VERBS: dict[str, str] = {
+    "doctor": "what this machine offers, and what is known to be slow on it",
+    "inspect": "what a folder of scans holds, as a table and a page with pictures",
+    "simulate": "a dataset with partial labels, from full masks or from the built-in phantom",
+    "prepare": "compact arrays for training, or one archive to carry to another machine",
+    "train": "train on a folder of scans; go on where a run stopped",
+    "self-train": "rounds of training, each from the masks that the one before proposes",
+    "predict": "label maps for a folder of images",
+    "evaluate": "DSC, HD95 and ASSD of label maps against reference masks",
+    "report": "one HTML page about a run, a comparison or an experiment",
+    "experiment": "a table of the paper on your scans or the built-in ones, from one line",
+    "demo": "everything on built-in data, in minutes on a CPU",
 }
-"""Nothing is imported before a verb is chosen: ``mixseg --help`` answers at once."""
+"""A verb is the function of its name in the module of its name, imported when it is chosen: `--help` answers at once."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,14 +50,20 @@ def _call(words: list[str]) -> int:
         raise MixsegError(f"mixseg has no verb {name!r}: {did_you_mean(name, VERBS)}")
     import tyro
 
-    function = getattr(import_module(f"mixseg.cli.{VERBS[name].module}"), name.replace("-", "_"))
-    verb = partial(tyro.cli, function, prog=f"mixseg {name}", config=(tyro.conf.FlagCreatePairsOff,))
+    verb = partial(tyro.cli, verb_of(name), prog=f"mixseg {name}", config=(tyro.conf.FlagCreatePairsOff,))
     try:
         return int(verb(args=rest) or 0)
     except SystemExit as exit_:
         if exit_.code == BAD_INPUT:
             _hint(verb, rest)
         raise
+
+
+def verb_of(name: str) -> Callable[..., int | None]:
+    """The function of a verb, whose signature is its command line."""
+    module = name.replace("-", "_")
+    function: Callable[..., int | None] = getattr(import_module(f"mixseg.cli.{module}"), module)
+    return function
 
 
 def _hint(verb: Callable[..., object], words: list[str]) -> None:
@@ -85,7 +81,7 @@ def _hint(verb: Callable[..., object], words: list[str]) -> None:
 def overview() -> str:
     """What ``mixseg --help`` prints."""
     width = max(map(len, VERBS))
-    lines = (f"  {name:{width}}  {verb.about}" for name, verb in VERBS.items())
+    lines = (f"  {name:{width}}  {about}" for name, about in VERBS.items())
     return "\n".join(
         (
             "Medical image segmentation from mixed supervision: a few full masks, many scribbles, scans with nothing.",

@@ -87,3 +87,8 @@ Training = Annotated[TrainingFlags, conf.OmitArgPrefixes, conf.arg(help="How to 
 
 PLAINLY = TrainingFlags()
 """One device, and what the config says."""
+
+
+def first_given(options: dict[str, Any]) -> str:
+    """The first of some options that was given, as it is typed, or nothing."""
+    return next((f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None), "")

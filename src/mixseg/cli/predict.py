@@ -1,0 +1,56 @@
+"""``mixseg predict``: label maps for images."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from tyro import conf
+
+from mixseg.cli.flags import Branch, Device, Input, Output, Run
+
+
+def predict(
+    run: Run,
+    *,
+    input: Input,  # noqa: A002 - the flag
+    out: Output,
+    checkpoint: Annotated[Literal["best", "last"] | None, conf.arg(help_behavior_hint="")] = None,
+    branch: Branch = None,
+    probabilities: bool = False,
+    entropy: bool = False,
+    window: Annotated[Literal["gaussian", "uniform"] | None, conf.arg(help_behavior_hint="")] = None,
+    overlap: Annotated[float | None, conf.arg(help_behavior_hint="")] = None,
+    device: Device = "auto",
+) -> None:
+    """Write a label map for each image of a folder, with the image's own geometry.
+
+    $ mixseg predict run -i imagesTs -o predictions
+
+    Args:
+        run: A run folder.
+        input: A folder of images, in any format, or one image.
+        out: The folder for the label maps.
+        checkpoint: best on the validation scans, or last; if not given, best where there is one.
+        branch: Of a method with two: the student, the teacher or the mean of both; if not given, the student.
+        probabilities: Write the probability of each class too.
+        entropy: Write a map of how unsure the network is too.
+        window: Of volumes: let the middle of a window count more than its rim, or all of it alike; if not given, as in
+            the run's config.
+        overlap: Of volumes: the share of a window that the next one sees too, such as 0.5; likewise.
+        device: auto takes the GPU if there is one.
+    """
+    from mixseg.inference.folder import predict_folder
+
+    predict_folder(
+        run,
+        input,
+        out,
+        checkpoint=checkpoint,
+        branch=branch,
+        probabilities=probabilities,
+        entropy=entropy,
+        window=window,
+        overlap=overlap,
+        device=device,
+    )
+    print(f"Written: {out}")

@@ -1,0 +1,60 @@
+"""``mixseg report``: a page about runs or experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro import conf
+
+from mixseg.core.errors import MixsegError
+
+
+def report(
+    runs: Annotated[tuple[Path, ...], conf.Positional, conf.arg(metavar="RUN [RUN ...]")],
+    *,
+    out: Annotated[Path | None, conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")] = None,
+) -> None:
+    """Write one self-contained HTML page about a run: curves, tables, best and worst scans, protocol, config.
+
+    $ mixseg report run
+
+    Of several runs it is a comparison: scores, paired tests, curves and the same slices side by side.
+
+    $ mixseg report lower-bound kl-ent --out comparison.html
+
+    Of an experiment it is its table beside the paper's, with all figures that its runs allow.
+
+    $ mixseg report experiments/phantom/main
+
+    Args:
+        runs: A run folder, or several; the folder of an experiment, or one that holds several experiments.
+        out: The page; if not given, report.html in the folder, or of several runs comparison.html beside the first.
+    """
+    from mixseg.cli.printing import print_table
+    from mixseg.report.comparison import comparison_rows, write_comparison
+    from mixseg.report.run_report import write_report
+
+    if not runs:
+        raise MixsegError("Name a run folder to report on: the --out of a training.")
+    if len(runs) == 1:
+        if not _report_experiments(runs[0], out):
+            print(f"Written: {write_report(runs[0], out)}")
+        return
+    head, *rows = comparison_rows(runs)
+    print_table(rows, head)
+    print(f"\nWritten: {write_comparison(runs, out or runs[0].parent / 'comparison.html')}")
+
+
+def _report_experiments(folder: Path, out: Path | None) -> bool:
+    """Report on the experiment in ``folder``, or on all that it holds; False if there is none."""
+    from mixseg.experiments.plan import experiments_in, is_experiment
+
+    found = [folder] if is_experiment(folder) else experiments_in(folder)
+    if out is not None and len(found) > 1:
+        raise MixsegError(f"{folder} holds {len(found)} experiments, each with its own page: name one, or no --out.")
+    if found:
+        from mixseg.report.experiment.report import write_experiment
+    for experiment in found:
+        print(f"Written: {write_experiment(experiment, out)}")
+    return bool(found)

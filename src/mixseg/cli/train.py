@@ -1,0 +1,112 @@
+"""``mixseg train``: a run from a folder of scans."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+from tyro import conf
+
+from mixseg.cli.flags import (
+    AS_FOUND,
+    AS_PLANNED,
+    PLAINLY,
+    Device,
+    File,
+    Folder,
+    Grid,
+    Labels,
+    Layout,
+    Output,
+    Settings,
+    Source,
+    Training,
+)
+
+if TYPE_CHECKING:
+    from mixseg.runs.folder import RunFolder
+
+
+def train(
+    folder: Folder,
+    *,
+    out: Output,
+    method: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: kl-ent)")] = None,
+    preset: Annotated[str | None, conf.arg(metavar="NAME", help_behavior_hint="(default: strong)")] = None,
+    config: File = None,
+    set: Settings = (),  # noqa: A002 - the flag
+    source: Source = None,
+    dataset: Layout = None,
+    labels: Labels = AS_FOUND,
+    device: Device = "auto",
+    grid: Grid = AS_PLANNED,
+    training: Training = PLAINLY,
+    nodes: int = 1,
+    test: bool = False,
+    resume: Annotated[bool, conf.arg(name="continue", aliases=["--c"])] = False,
+) -> None:
+    """Train on a folder of scans, whatever mixture of full masks, partial labels and nothing it holds.
+
+    $ mixseg train Dataset001_Heart --out run
+
+    is all it takes: it prints a plan (slices or volumes, voxel size, patches, how many at once) and follows it. The
+    same command goes on where a run stopped, and with more steps trains a finished one longer.
+
+    $ mixseg train Dataset001_Heart --out again --method proposals --from run
+
+    trains a fresh network on the full masks and on those that a finished run proposes for the other scans.
+
+    $ mixseg train Dataset001_Heart --out quick --preset quick -device cpu --set steps=200 --set batch.full=4
+
+    Args:
+        folder: Scans in any known layout.
+        out: The run folder.
+        method: Of training; docs/concepts/method.md and docs/reference/methods explain them.
+        preset: Where all other settings come from; paper is the publication's protocol, quick is for a CPU.
+        config: A JSON file with config keys.
+        set: One config key, with a value in JSON; may be repeated, and wins over the flags and the file.
+        source: For proposals: the finished run that proposes masks, whose settings are taken over where none are given.
+        dataset: The layout (nnunet, acdc, la, h5, png, phantom); recognised if not given.
+        labels: What the ids of label maps mean.
+        device: auto takes the GPU if there is one.
+        grid: What is trained on; the rest is planned.
+        training: How to train.
+        nodes: Machines that train together.
+        test: Score the test scans too, when the run is done.
+        resume: Accepted and not needed: a run that has begun is always continued.
+    """
+    from mixseg.cli.settings import parse
+    from mixseg.runs.config import read_config
+    from mixseg.runs.device import Hardware
+    from mixseg.runs.folder import RunFolder
+    from mixseg.runs.typed_json import merged
+    from mixseg.training.folder import train_folder
+
+    settings = {} if config is None else read_config(config)
+    proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
+    named = {"method": method, "preset": preset, "proposals_from": proposer}
+    settings = merged(settings, {key: value for key, value in named.items() if value is not None})
+    settings = merged(merged(settings, {**grid.settings(), **training.settings()}), parse(set))
+    hardware = Hardware(device, training.devices, nodes)
+    before = RunFolder(out).finished
+    run = train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
+    _print_scores(run)
+    done = f"{out} is finished already; more steps (--set steps=N) train it longer."
+    print(done if run.finished == before else f"Finished: {out}")
+    print("A page about it:", shlex.join(["mixseg", "report", str(out)]))
+
+
+def _print_scores(run: RunFolder) -> None:
+    """What the last checkpoint of a finished run reached: its answer, and the teacher if there is one."""
+    from mixseg.cli.printing import print_table
+    from mixseg.evaluation.scores import branch_name, table
+
+    entries = [entry for entry in (run.finished or {})["summary"] if entry["checkpoint"] == "last"]
+    branches = [entry["branch"] for entry in entries]  # the answer comes first, and a teacher is called top
+    shown = [entry for entry in entries if entry["branch"] in (branches[0], "top")]
+    if shown:
+        head, *rows = table([{**entry, "branch": branch_name(entry["branch"], branches)} for entry in shown])
+        print("\nScores on the training grid:")
+        print_table(rows, head)
+        print()

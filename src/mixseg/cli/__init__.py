@@ -26,7 +26,7 @@ VERBS: dict[str, str] = {
     "experiment": "a table of the paper on your scans or the built-in ones, from one line",
     "demo": "everything on built-in data, in minutes on a CPU",
 }
-"""A verb is the function of its name in the module of its name, imported when it is chosen: `--help` answers at once."""
+"""A verb is the function of its name in the module of its name, imported when chosen: `--help` answers at once."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

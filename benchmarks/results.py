@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from mixseg.data.prepare.build import digest
 from mixseg.evaluation.metrics import METRICS
 from mixseg.report.run_files import RunFiles
 from mixseg.runs.config import Config, to_dict
+from mixseg.runs.provenance import source_hash_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "results" / "runs.jsonl"
@@ -39,6 +41,7 @@ def make_record(run: Path) -> Record:
     facts, finished = files.facts, files.finished
     if finished is None:
         raise MixsegError(f"{run} is not finished: train it to its end first.")
+    check_commit(run, facts)
     config = read_json(run / "config.json")
     for key in ("split", "proposals_from"):
         config[key] = Path(config.get(key, "")).name
@@ -49,12 +52,26 @@ def make_record(run: Path) -> Record:
         "proposed_by": facts.get("proposals", {}).get("methods", []),
         "classes": facts["classes"],
         "counts": {part: len(names) for part, names in facts["protocol"].items()},
-        **{key: facts[key] for key in ("python", "versions", "device", "commit")},
+        "split": digest(facts["protocol"])[:16],
+        **{key: facts[key] for key in ("python", "versions", "device", "commit", "source")},
         **{key: finished[key] for key in ("training_seconds", "seconds", "peak_gpu_gib", "test")},
         "best_step": files.best and files.best.step,
         "collapse_warnings": sum("Collapse" in warned.sentence for warned in files.warned),
         "figures": [_figure(entry) for entry in finished["summary"]],
     }
+
+
+def check_commit(run: Path, facts: Record) -> None:
+    """Nothing, or one sentence about a run whose sources are not those of a commit of this repository."""
+    commit, source = facts.get("commit"), facts.get("source")
+    if not commit or not source or commit.endswith("-dirty"):
+        raise MixsegError(f"{run} was not made from a clean commit ({commit}): run it again from one.")
+    try:
+        there = source_hash_of(commit, ROOT)
+    except subprocess.CalledProcessError:
+        raise MixsegError(f"{run} names the commit {commit}, which this repository does not have: fetch it.") from None
+    if there != source:
+        raise MixsegError(f"{run} was made from other sources than those of its commit {commit}: run it again.")
 
 
 def run_id(config: Record, facts: Record) -> str:

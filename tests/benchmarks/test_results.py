@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -25,11 +26,29 @@ FACTS = {
     "versions": {"torch": "2.9"},
     "device": "cpu: x",
     "commit": "abc",
+    "source": "s1",
     "command": "/home/somebody/run.py --data /home/somebody/acdc.zip",
     "data": "d1",
     "classes": ["background", "LV"],
     "protocol": {"full": ["a"], "partial": ["b", "c"], "bare": [], "val": ["d"], "test patients": ["e"]},
 }
+
+
+@pytest.fixture(autouse=True)
+def _one_known_commit(monkeypatch):
+    def known(commit, repository):
+        if commit != "abc":
+            raise subprocess.CalledProcessError(128, "git")
+        return "s1"
+
+    monkeypatch.setattr(results, "source_hash_of", known)
+
+
+@pytest.mark.parametrize("facts", [{"commit": None}, {"commit": "abc-dirty"}, {"commit": "abd"}, {"source": "s2"}])
+def test_a_run_of_other_sources_than_those_of_a_commit_is_not_added(tmp_path, facts):
+    run = make_run(tmp_path / "run", facts=facts)
+    with pytest.raises(MixsegError):
+        results.make_record(run)
 
 
 def entry(dsc, *, part, checkpoint="last", branch="top"):

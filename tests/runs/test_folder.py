@@ -1,14 +1,11 @@
-"""The run folder between processes, and the commit that it records."""
+"""The run folder between processes."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from made_runs import config, data
 from mixseg.core.errors import MixsegError
-from mixseg.runs import folder
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.training.folder import train_folder
@@ -40,24 +37,3 @@ def test_what_a_run_leaves_that_did_not_come_to_begin_is_no_hindrance(tmp_path, 
     for name in names:
         (tmp_path / name).write_text("{}")
     assert train(config(steps=2), data(), tmp_path, hardware=Hardware("cpu")).finished["steps"] == 2
-
-
-def git(where, *words):
-    who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-    command = ["git", "-C", str(where), *who, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def test_the_commit_is_that_of_the_package_and_of_no_repository_above_it(tmp_path, monkeypatch):
-    installed = tmp_path / "lib" / "folder.py"
-    installed.parent.mkdir()
-    shutil.copy(folder.__file__, installed)
-    (tmp_path / ".gitignore").write_text("lib/\n")
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "add", ".gitignore")
-    git(tmp_path, "commit", "-qm", "somebody's own")
-    monkeypatch.setattr(folder, "__file__", str(installed))
-    assert folder._commit() is None
-    git(tmp_path, "add", "-f", str(installed))
-    git(tmp_path, "commit", "-qm", "a package in its own repository")
-    assert folder._commit() == git(tmp_path, "rev-parse", "--short=12", "HEAD")

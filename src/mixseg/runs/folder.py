@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import shlex
-import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import explained, read_json, sweep, write_json
 from mixseg.core.locks import take
 from mixseg.runs.config import WITHOUT_EFFECT, Config, from_dict, to_dict
+from mixseg.runs.provenance import commit, source_hash
 
 LOCK = ".lock"
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
@@ -140,7 +140,7 @@ def _may_lie_there(path: Path) -> bool:
 
 
 def environment(device: torch.device, data: str) -> dict[str, Any]:
-    """What a reader needs to repeat the run: versions, hardware, commit, and the hash of the data."""
+    """What a reader needs to repeat the run: versions, hardware, sources, and the hash of the data."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "python": platform.python_version(),
@@ -148,7 +148,8 @@ def environment(device: torch.device, data: str) -> dict[str, Any]:
         | {library: version for library in LIBRARIES if (version := _version(library))},
         "device": f"{device.type}: {name}",
         "threads": torch.get_num_threads(),
-        "commit": _commit(),
+        "commit": commit(),
+        "source": source_hash(),
         "command": shlex.join(sys.argv),
         "data": data,
     }
@@ -158,21 +159,6 @@ def _version(library: str) -> str | None:
     try:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    """The commit of the source tree that this code runs from, if it is one."""
-    here = Path(__file__).resolve()
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(here.parent), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", here.name)  # installed below somebody's repository is not in it
-        return git("describe", "--always", "--dirty", "--abbrev=12")
-    except (OSError, subprocess.CalledProcessError):
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from mixseg.data.prepare.store import Prepared, tuples
 from mixseg.datasets.split import read_split
 from mixseg.runs.config import Config, make_config, read_config, refuse_unused
 from mixseg.runs.device import Hardware, said_once
+from mixseg.runs.provenance import COMMIT_VARIABLE
 from mixseg.runs.timers import Phases
 from mixseg.training.assemble import Data
 from mixseg.training.pseudo_labels import propose
@@ -31,8 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", required=True, type=Path, help="folder for the run folders")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
     parser.add_argument("--devices", default=1, type=int, help="processes that train together, one per GPU")
+    parser.add_argument("--commit", help="that the sources were copied from, for the record where there is no git")
     parser.add_argument("--test", action="store_true", help="open the test set and score it, once")
     options = parser.parse_args(arguments)
+    if options.commit:
+        os.environ[COMMIT_VARIABLE] = options.commit  # processes that train together inherit it
     code = exit_code(lambda: _train_all(options))
     if code:
         raise SystemExit(code)

@@ -9,6 +9,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, MethodRow, Number, Term
 from mixseg.methods.dual_branch import DualBranch
 from mixseg.methods.glmi import GLMI
+from mixseg.methods.mutual import Mutual
 from mixseg.methods.ssco import SSCO
 from mixseg.methods.ua_mt import UAMT
 
@@ -80,6 +81,14 @@ METHODS: dict[str, MethodRow] = {
         {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": 1.0},
         MIXED,
         TWO,
+    ),
+    "mutual": MethodRow(
+        Mutual,
+        "two branches that both learn every label, and the masks that their averaged mean proposes for the rest",
+        "mixed",
+        {"full": 1.0, "weak": 0.1, "mix": 1.0},
+        MIXED,
+        {2: 42, 3: 30},
     ),
     "upper-bound-set": MethodRow(
         one_branch, "one network on full masks of all scans of the set", "all-full", {"full": 1.0}, MANY, ONE

@@ -67,6 +67,10 @@ class MethodOptions:
         entropy_on: The scans that the confidence term sees: "partial" (with the bare ones) or "all".
         passes: "separate" gives each kind of supervision its own batch statistics; "joint" mixes them, and collapses.
         ramp: The share of training over which the confidence term grows to its weight; 0 is at once.
+        view: Whether the scans that are cut into each other are seen as the moving average saw them ("same"), or with
+            other grey values ("strong").
+        feature_dropout: Of mutual: the share of the scans without full masks of which each branch sees one half of the
+            channels, the other branch the other half.
     """
 
     divergence: str = "kl"
@@ -77,6 +81,8 @@ class MethodOptions:
     entropy_on: Literal["partial", "all"] = "partial"
     passes: Literal["separate", "joint"] = "separate"
     ramp: float = 0.0
+    view: Literal["same", "strong"] = "same"
+    feature_dropout: float = 0.0
 
 
 BuildNetwork = Callable[[int], Network]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from mixseg.core.types import IGNORE, Batch, Part
+from mixseg.data.augment import STRONG, intensities
 
 SURE = 0.8
 """Probability from which on the average's class is taken as a target."""
@@ -56,6 +57,16 @@ def mix(batch: Batch, proposed: Tensor) -> Mixed:
     nothing = torch.full_like(labels, IGNORE)
     mixed = (Part(*rows) for rows in zip(*(torch.split(t, sizes) for t in (images, nothing, labels)), strict=True))
     return Mixed(Batch(batch.full, *mixed), targets)
+
+
+def strong_view(images: Tensor) -> Tensor:
+    """The images with other grey values: the moving average answered for them as they were."""
+    if not len(images):
+        return images
+    columns = iter(torch.rand((intensities.COLUMNS, len(images)), device=images.device).to(images).unbind())
+    return intensities.change(
+        images, STRONG, columns, normal=torch.randn_like(images), steps=(1.0,) * (images.ndim - 2)
+    )
 
 
 def settle(proposed: Tensor, labels: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from mixseg.methods.base import (
     mean_of_labelled,
     ramp_up,
 )
-from mixseg.methods.cutmix import mix
+from mixseg.methods.cutmix import mix, strong_view
 from mixseg.methods.ema import Teacher
 from mixseg.methods.losses import cross_entropy, divergence, entropy, min_entropy, smooth
 from mixseg.methods.supervision import supervised, unlabelled_images
@@ -62,10 +62,7 @@ class DualBranch(Method):
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The terms that the batch and the weights allow."""
         values: dict[str, Tensor] = {}
-        others = None if self.elder is None else unlabelled_images(batch)
-        target = None
-        if self.elder is not None and others is not None:
-            batch, target = mix(batch, self.elder.ensemble(others))
+        batch, target = self.mixed(batch)
         tops, bottoms = self._answers(batch)
         top, bottom = tops[0], bottoms[0]
         if target is not None:
@@ -83,6 +80,17 @@ class DualBranch(Method):
         return {
             name: Term(values[name], self._weight(name, progress, batch)) for name in self.weights if name in values
         }
+
+    def mixed(self, batch: Batch) -> tuple[Batch, Tensor | None]:
+        """The batch with its rows without full masks cut into each other, and what they are to answer, if it is on."""
+        others = None if self.elder is None else unlabelled_images(batch)
+        if self.elder is None or others is None:
+            return batch, None
+        batch, target = mix(batch, self.elder.ensemble(others))
+        if self.options.view == "strong":
+            rest = (part._replace(image=strong_view(part.image)) for part in (batch.partial, batch.bare))
+            batch = Batch(batch.full, *rest)
+        return batch, target
 
     def predict(self, image: Tensor, outputs: Collection[str] = ()) -> dict[str, Tensor]:
         """Probabilities of each branch, and their mean. A branch that nobody asks for is not computed."""

@@ -67,7 +67,7 @@ class Config:
         steps: Optimiser steps.
         batch: Images per step by kind.
         weights: Weights of the loss terms that differ from the method's own.
-        divergence: See MethodOptions, as for the next seven.
+        divergence: See MethodOptions, as for the next nine.
         temperature: Of the softmax over softmax.
         detach: Whether the teacher is left alone by the divergence.
         confidence: "entropy" or "min-entropy".
@@ -75,6 +75,8 @@ class Config:
         entropy_on: "partial" or "all".
         passes: "separate" or "joint" batch statistics.
         ramp: Share of training over which the confidence term grows.
+        view: "same" or "strong": grey values of the scans that are cut into each other.
+        feature_dropout: Of mutual: share of scans of which the branches see complementary channels.
         network: "unet" or "vnet".
         dims: 2 trains on slices, 3 on patches of volumes.
         size: In-plane size of the training grid in 2D: pixels of a slice.
@@ -135,6 +137,8 @@ class Config:
     entropy_on: Literal["partial", "all"] = "partial"
     passes: Literal["separate", "joint"] = "separate"
     ramp: float = 0.0
+    view: Literal["same", "strong"] = "same"
+    feature_dropout: float = 0.0
     network: str = "unet"
     dims: Literal[2, 3] = 2
     size: tuple[int, int] = (256, 256)
@@ -252,7 +256,14 @@ def refuse_unused(given: Mapping[str, Any], dims: int) -> None:
 
 
 AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "deep": 0, "validate_every": 0, "weight_decay": 0.0}
-BETWEEN = {"seed": (0, 2**63 - 1), "ramp": (0, 1), "dropout": (0, 1), "average": (0, 0.999999), "beta2": (0, 0.999999)}
+BETWEEN = {
+    "seed": (0, 2**63 - 1),
+    "ramp": (0, 1),
+    "feature_dropout": (0, 1),
+    "dropout": (0, 1),
+    "average": (0, 0.999999),
+    "beta2": (0, 0.999999),
+}
 """A decay of 1 would keep the random start, or no gradient; torch takes no larger seed."""
 
 

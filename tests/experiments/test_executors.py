@@ -21,7 +21,8 @@ from mixseg.experiments.executors.local import Local
 from mixseg.experiments.executors.worker import Job
 from mixseg.experiments.plan import read_plan, run_path
 from mixseg.experiments.run_experiment import conduct
-from mixseg.experiments.states import is_locked, state_of
+from mixseg.experiments.states import state_of
+from mixseg.runs.folder import RunFolder
 from mixseg.runs.log import read_log
 
 SCRIPT = ROOT / "tests" / "runner_script.py"
@@ -47,7 +48,7 @@ class KillsFirst(Local):
     def ended(self):
         if self.running and not self.killed:
             self.killed, (process, _) = next(iter(self.running.items()))
-            wait_until(lambda: is_locked(self.runs / self.killed))
+            wait_until(lambda: RunFolder(self.runs / self.killed).is_locked)
             process.kill()
             process.wait()
         return super().ended()
@@ -59,10 +60,10 @@ def test_a_killed_runner_and_a_killed_worker_are_survived_and_nothing_is_done_tw
         try:
             wait_until(lambda: (out / "main" / "experiment.json").exists())
             first, second = (run_path(out / "main", run.name) for run in read_plan(out / "main").runs)
-            wait_until(lambda: finished(first) and is_locked(second))
+            wait_until(lambda: finished(first) and RunFolder(second).is_locked)
         finally:
             runner.kill()
-    wait_until(lambda: not is_locked(second))  # its worker has gone with it
+    wait_until(lambda: not RunFolder(second).is_locked)  # its worker has gone with it
     assert state_of(second).phase != "finished"
 
     when = finished(first)

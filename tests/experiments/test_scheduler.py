@@ -1,13 +1,12 @@
 """The order of things: a made-up executor whose runs finish, fail or are killed as the test says."""
 
-import fcntl
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import write_json
-from mixseg.core.locks import take
 from mixseg.experiments.executors.worker import Job, execute
 from mixseg.experiments.plan import Cell, Plan, PlannedRun, run_path, write_plan
 from mixseg.experiments.scheduler import TRIES, see_through
@@ -158,14 +157,13 @@ def test_a_run_that_another_process_is_writing_is_left_to_it(tmp_path):
     theirs = run_path(folder, "a")
     theirs.mkdir(parents=True)
     fake, seen = Fake(), []
-    with (theirs / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(theirs / ".lock") as lock:
 
         def show(board):
             seen.append(board.standing["a"])
             if len(seen) == 5:
                 write_json(theirs / "finished.json", FINISHED)
-                fcntl.flock(lock, fcntl.LOCK_UN)
+                lock.release()
 
         # Nothing of ours runs, so there is nothing to ask the executor for.
         fake.ended = lambda: Fake.ended(fake) if fake.running else []
@@ -180,10 +178,8 @@ def as_job(out):
 
 def test_a_run_that_another_process_has_is_no_failure_even_if_it_lets_go_at_once(tmp_path, monkeypatch, capsys):
     def train_folder(scans, out, **_):
-        with (out / ".lock").open("w") as theirs:
-            assert take(theirs)
-            with RunFolder(out).locked():
-                pass
+        with FileLock(out / ".lock"), RunFolder(out).locked():
+            pass
 
     monkeypatch.setattr("mixseg.training.folder.train_folder", train_folder)
     monkeypatch.setattr("mixseg.runs.folder.PATIENCE", 0.1)
@@ -197,8 +193,7 @@ def test_a_failure_is_told_even_if_somebody_asks_for_the_lock_then(tmp_path, mon
         raise MixsegError("no scans.")
 
     monkeypatch.setattr("mixseg.training.folder.train_folder", train_folder)
-    with (tmp_path / ".lock").open("w") as asked:
-        assert take(asked)
+    with FileLock(tmp_path / ".lock"):
         execute(as_job(tmp_path))
     assert state_of(tmp_path).sentence == "no scans."
 

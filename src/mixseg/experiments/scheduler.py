@@ -13,7 +13,8 @@ from mixseg.datasets.labels import LabelFlags
 from mixseg.experiments.executors.base import Executor
 from mixseg.experiments.executors.worker import CONSOLE, Job
 from mixseg.experiments.plan import Plan, PlannedRun, run_path
-from mixseg.experiments.states import State, forget_failure, is_locked, record_failure, state_of
+from mixseg.experiments.states import State, forget_failure, record_failure, state_of
+from mixseg.runs.folder import RunFolder
 
 TRIES = 3
 """How often a run is started whose process ends without a word: killed, out of memory, its machine lost."""
@@ -150,13 +151,13 @@ def _ready(board: Board) -> list[str]:
 
 def _is_ours(run: Path, test: bool) -> bool:
     """Whether no other process is at the run, nor has just finished it: it is unlocked after that."""
-    return not is_locked(run) and state_of(run, test=test).phase != "finished"
+    return not RunFolder(run).is_locked and state_of(run, test=test).phase != "finished"
 
 
 def _judge(plan: Plan, folder: Path, name: str, tries: int) -> None:
     """A run whose process ended without finishing or saying why is tried again, but not for ever."""
     run = run_path(folder, name)
-    if state_of(run, test=plan.test).phase in ("finished", "failed") or is_locked(run) or tries < TRIES:
+    if state_of(run, test=plan.test).phase in ("finished", "failed") or RunFolder(run).is_locked or tries < TRIES:
         return
     record_failure(
         run, f"its process was killed {tries} times, perhaps for want of memory (see {run / CONSOLE}); start it again."

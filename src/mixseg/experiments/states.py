@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from mixseg.core.files import read_json, write_json
-from mixseg.core.locks import is_taken
-from mixseg.runs.folder import FAILED, LOCK, RunFolder
+from mixseg.runs.folder import FAILED, RunFolder
 from mixseg.runs.log import read_log
 
 Phase = Literal["finished", "failed", "begun", "waiting"]
@@ -48,8 +47,3 @@ def record_failure(run: Path, sentence: str) -> None:
 def forget_failure(run: Path) -> None:
     """For another try."""
     (run / FAILED).unlink(missing_ok=True)
-
-
-def is_locked(run: Path) -> bool:
-    """Whether a process is writing the run: see RunFolder.locked."""
-    return is_taken(run / LOCK)

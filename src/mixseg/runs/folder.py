@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from mixseg import __version__
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import explained, read_json, sweep, write_json
-from mixseg.core.locks import take
 from mixseg.runs.config import WITHOUT_EFFECT, Config, from_dict, to_dict
 from mixseg.runs.provenance import commit, source_hash
 
@@ -127,11 +127,28 @@ class RunFolder:
         """Inside, no other process can write this run. The system frees the lock even after a kill."""
         with explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / LOCK).open("w")
-        with file:
-            if not take(file, patience=PATIENCE):
-                raise BusyError(f"Another process is writing {self.path}: wait for it, or choose another --out.")
+            lock = FileLock(self.path / LOCK, timeout=PATIENCE)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise BusyError(
+                    f"Another process is writing {self.path}: wait for it, or choose another --out."
+                ) from None
+        try:
             yield
+        finally:
+            lock.release()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process is writing the run. To ask is to have the lock for a moment: see ``PATIENCE``."""
+        if not (self.path / LOCK).exists():  # to ask must not make it
+            return False
+        try:
+            with FileLock(self.path / LOCK, blocking=False):
+                return False
+        except Timeout:
+            return True
 
 
 def _may_lie_there(path: Path) -> bool:

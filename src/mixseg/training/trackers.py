@@ -15,9 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from filelock import FileLock
+
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import explained
-from mixseg.core.locks import take
 from mixseg.runs.config import Config, to_dict
 
 STORE = "mlflow.db"
@@ -143,6 +144,5 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    with explained(folder), (folder / ".mlflow.lock").open("w") as file:
-        take(file)
+    with explained(folder), FileLock(folder / ".mlflow.lock"):
         yield

@@ -100,26 +100,6 @@ def test_what_a_replay_found_stays_when_the_next_one_writes_over_it():
     assert terms == {"a": (1, 1.0), "b": (2, 0.5), "c": (3, 3)}
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
-def test_kernels_are_searched_for_in_the_precision_that_the_step_computes_in(precision, dtype, monkeypatch):
-    searched = {}
-    monkeypatch.setattr(
-        "mixseg.training.step.search_beside", lambda _, images, **how: searched.update(how, images=images)
-    )
-    method, fabric, before = (
-        tiny_method("kl-ent"),
-        make_fabric(Hardware("cpu"), precision),
-        torch.get_autocast_dtype("cpu"),
-    )
-    torch.set_autocast_dtype("cpu", torch.float16)  # as a GPU has it: what holds outside the step is no answer
-    try:
-        GraphedStep(method, make_optimizer(method, config()), None, config(), fabric)._search_beside(batch(2, 3))
-    finally:
-        torch.set_autocast_dtype("cpu", before)
-    assert searched["dtype"] == dtype
-    assert searched["images"] == {(2, 1, 32, 32), (3, 1, 32, 32)}
-
-
 def test_the_fast_step_on_a_cpu_trains_as_the_plain_one():
     chosen = small_config("kl-ent", optimizer="adam", precision="fp64")
     assert difference(chosen, Hardware("cpu"), 3) < TOLERANCE["fp64"]

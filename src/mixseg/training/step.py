@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Thread
-
 import numpy as np
 import torch
 from lightning_fabric import Fabric
@@ -12,9 +10,8 @@ from torch import Tensor, nn
 from mixseg.core.types import Batch, Part
 from mixseg.data.batches import Feed
 from mixseg.methods import Number, Term
-from mixseg.runs.compile import memory_layout, recordable
+from mixseg.runs.compile import recordable
 from mixseg.runs.config import Config
-from mixseg.training.kernel_search import search_beside
 from mixseg.training.optimizer import lr_factor
 
 PLAIN_FIRST = 4
@@ -72,7 +69,6 @@ class GraphedStep(PlainStep):
         self.batch: Batch | None = None
         self.done = 0
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.search: Thread | None = None
 
     def __call__(self, step: int) -> tuple[Tensor, dict[str, Term]]:
         """One step; the first few are plain ones."""
@@ -80,8 +76,6 @@ class GraphedStep(PlainStep):
         self.progress.fill_(step / self.config.steps)
         batch = self._keep(self.feed(step))
         if self.done < PLAIN_FIRST:
-            if self.done == 0 and self.config.compile:
-                self.search = self._search_beside(batch)
             self.done += 1
             return self._aside(batch)
         if self.graph is None:
@@ -111,18 +105,7 @@ class GraphedStep(PlainStep):
         torch.cuda.current_stream().wait_stream(stream)
         return found
 
-    def _search_beside(self, batch: Batch) -> Thread:
-        """While the compiler is at it; the first backward pass waits in autograd's thread until the search is done."""
-        kind, dtype = self.fabric.device.type, next(self.model.parameters()).dtype
-        with self.fabric.autocast():
-            dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
-        images = {part.image.shape for part in batch.parts}
-        layout = memory_layout(self.config, self.fabric.device)
-        return search_beside(self.model, images, device=self.fabric.device, dtype=dtype, layout=layout)
-
     def _record(self, batch: Batch) -> None:
-        if self.search:
-            self.search.join()  # long done, but for a method that the compiler had nothing to do for
         self.graph = torch.cuda.CUDAGraph()
         # Threads of their own, such as one that pins memory, may go on meanwhile.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mixseg.core.types import IGNORE
-from mixseg.methods.losses import cross_entropy, dice_sums, labelled_mean, marginal_cross_entropy, soft_dice
+from mixseg.methods.losses import cross_entropy, dice_sums, labelled_mean, soft_dice
 
 ROOM = {2: (3, 5), 3: (2, 3, 4)}
 
@@ -117,34 +117,6 @@ def test_half_precision_logits_are_computed_in_float32():
     torch.testing.assert_close(value, cross_entropy(half.float(), label))
 
 
-def test_marginal_cross_entropy_equals_a_plain_loop():
-    logits, label = example(3, classes=4)
-    annotated = torch.tensor([[True, True, False, True], [True, False, False, True]])
-
-    def value(z, y, row):
-        probs = softmax(z)
-        if y > 0:
-            return -math.log(probs[y])
-        return -math.log(probs[0] + sum(probs[c] for c in (1, 2, 3) if not annotated[row, c]))
-
-    expected = loop_over_voxels(logits, label, value)
-    torch.testing.assert_close(marginal_cross_entropy(logits, label, annotated), expected)
-
-
-def test_marginal_cross_entropy_with_all_classes_annotated_is_cross_entropy():
-    logits, label = example(2)
-    annotated = torch.ones(2, 3, dtype=torch.bool)
-    torch.testing.assert_close(marginal_cross_entropy(logits, label, annotated), cross_entropy(logits, label))
-
-
-def test_marginal_cross_entropy_does_not_push_against_a_class_that_nobody_looked_for():
-    logits = torch.zeros(1, 3, 1, 1, dtype=torch.float64, requires_grad=True)
-    background = torch.zeros(1, 1, 1, dtype=torch.uint8)
-    marginal_cross_entropy(logits, background, torch.tensor([[True, True, False]])).sum().backward()
-    unseen, seen = logits.grad[0, 2], logits.grad[0, 1]
-    assert unseen < 0 < seen
-
-
 @pytest.mark.parametrize("dims", [2, 3])
 def test_soft_dice_equals_a_plain_loop(dims):
     logits, label = example(dims)
@@ -191,7 +163,5 @@ def test_dice_sums_of_two_processes_add_up_to_those_of_the_batch():
 def test_gradients_agree_with_finite_differences():
     logits, label = example(2)
     logits.requires_grad_()
-    annotated = torch.tensor([[True, True, False], [True, False, True]])
     assert torch.autograd.gradcheck(lambda z: cross_entropy(z, label), logits)
-    assert torch.autograd.gradcheck(lambda z: marginal_cross_entropy(z, label, annotated), logits)
     assert torch.autograd.gradcheck(lambda z: soft_dice(z.softmax(1), label), logits)

@@ -6,7 +6,7 @@ The mask and the reduction are the caller's: ``labelled_mean(cross_entropy(logit
 from mixseg.methods.losses.divergences import DIVERGENCES, Divergence, divergence, smooth
 from mixseg.methods.losses.reduction import labelled_mean, masked_sum_and_count
 from mixseg.methods.losses.regularisers import entropy, min_entropy
-from mixseg.methods.losses.supervised import cross_entropy, dice_of_sums, dice_sums, marginal_cross_entropy, soft_dice
+from mixseg.methods.losses.supervised import cross_entropy, dice_of_sums, dice_sums, soft_dice
 
 __all__ = [
     "DIVERGENCES",
@@ -17,7 +17,6 @@ __all__ = [
     "divergence",
     "entropy",
     "labelled_mean",
-    "marginal_cross_entropy",
     "masked_sum_and_count",
     "min_entropy",
     "smooth",

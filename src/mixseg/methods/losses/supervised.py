@@ -23,26 +23,6 @@ def cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
     return F.cross_entropy(at_least_float32(logits), label.long(), ignore_index=IGNORE, reduction="none")
 
 
-def marginal_cross_entropy(logits: Tensor, label: Tensor, annotated: Tensor) -> Tensor:
-    """Cross-entropy per voxel ``(B, *S)`` for scans in which only some classes were looked for.
-
-    In such a scan "background" means "none of the classes that I looked for": ``-log`` of the summed probability of
-    the background and of every class that was not looked for. With all classes annotated it is ``cross_entropy``.
-
-    Args:
-        logits: ``(B, C, *S)``.
-        label: ``(B, *S)`` class indices or IGNORE, of any integer type.
-        annotated: ``(B, C)`` bool, the classes that whoever labelled the scan looked for.
-    """
-    log_probs = F.log_softmax(at_least_float32(logits), dim=1)
-    merged = ~annotated
-    merged[:, 0] = True
-    outside = merged.reshape(*merged.shape, *[1] * (logits.ndim - 2))
-    log_background = torch.where(outside, log_probs, -torch.inf).logsumexp(dim=1)
-    others = F.nll_loss(log_probs, label.long(), ignore_index=IGNORE, reduction="none")
-    return torch.where(label == 0, -log_background, others)
-
-
 def soft_dice(probs: Tensor, label: Tensor, *, smoothing: float = 1e-5) -> Tensor:
     """One minus the soft Dice coefficient of each class ``(C,)``, over the labelled voxels of the whole batch.
 

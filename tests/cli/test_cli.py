@@ -498,6 +498,27 @@ def test_a_terminal_without_our_signs_gets_others_in_their_place(monkeypatch):
     assert written.getvalue() == b"90.6 ? 0.9\n"
 
 
+PRINT = """
+from pathlib import Path
+from mixseg.core.console import exit_code
+def command():
+    for number in range(20_000):
+        print(number)
+    Path("written").touch()
+raise SystemExit(exit_code(command))
+"""
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = [sys.executable, "-c", PRINT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"0\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+    assert Path("written").exists()
+
+
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])
 def test_a_training_goes_on_when_nobody_reads_what_it_prints(tmp_path, kind):
     simulate_phantom(Path("scans"), Recipe(), kind="heart", size=16, seed=0, patients=6, val=1, test=1)

@@ -6,8 +6,8 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import Any, TextIO, cast
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from io import TextIOWrapper
 
 from mixseg.core.errors import BAD_INPUT, GO_ON, INTERRUPTED, TERMINATED, MixsegError, Terminated
 from mixseg.core.signals import terminable
@@ -19,7 +19,7 @@ def exit_code(command: Callable[[], int | None], *, debug: bool = False) -> int:
     SIGTERM is an interrupt, too. What the user can mend is a sentence on standard error, and with ``debug`` alone a
     traceback.
     """
-    with unread(), terminable():
+    with _unread(), terminable():
         try:
             return command() or 0
         except (MixsegError, KeyboardInterrupt, OSError) as error:
@@ -43,43 +43,35 @@ LEFT = (errno.EPIPE, errno.EIO)
 
 
 @contextmanager
-def unread() -> Iterator[None]:
-    """Inside, printing does nothing once the reader, ``| head`` for example, has left or the terminal is closed."""
-    with redirect_stdout(_going_on(sys.stdout)), redirect_stderr(_going_on(sys.stderr)):
-        try:
-            yield
-        finally:
-            for stream in (sys.stdout, sys.stderr):
-                if stream is not None:
-                    stream.flush()  # here, where it may fail
+def _unread() -> Iterator[None]:
+    """Inside, printing does nothing once the reader, ``| head`` for example, has left or the terminal is closed.
+
+    A ``BrokenPipeError`` that is handled where a command ends has ended the command: a training of hours, perhaps.
+    """
+    with ExitStack() as stack:
+        for redirected, stream in ((redirect_stdout, sys.stdout), (redirect_stderr, sys.stderr)):
+            if isinstance(stream, TextIOWrapper):  # there is none where a process began without it
+                # A sign, such as ±, that the terminal's alphabet lacks becomes a question mark.
+                how = (stream.encoding, "replace", None, stream.line_buffering, stream.write_through)
+                ours = _Courtesy(stream.buffer, *how)
+                stack.callback(ours.detach)  # flushes, and leaves the buffer open
+                stack.enter_context(redirected(ours))
+        yield
 
 
-def _going_on(stream: TextIO | None) -> TextIO | None:
-    return None if stream is None else cast(TextIO, _Stream(stream))  # there is none where a process began without it
+class _Courtesy(TextIOWrapper):
+    """A standard stream that leads nowhere from the moment on at which its reader has left."""
 
-
-class _Stream:
-    """A stream that leads nowhere from the moment on at which its reader has left."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a stream has
-        return getattr(self.stream, name)
-
-    def write(self, text: str) -> int:
+    def write(self, text: str, /) -> int:
         """Print ``text``, if there is anybody to read it."""
         with self._to_nobody():
-            try:
-                self.stream.write(text)
-            except UnicodeEncodeError:  # a sign, such as ±, that the terminal's alphabet lacks
-                self.stream.write(text.encode(self.stream.encoding, "replace").decode(self.stream.encoding))
+            super().write(text)
         return len(text)
 
     def flush(self) -> None:
         """Let the reader have all of it, if there is one."""
         with self._to_nobody():
-            self.stream.flush()
+            super().flush()
 
     @contextmanager
     def _to_nobody(self) -> Iterator[None]:
@@ -89,5 +81,5 @@ class _Stream:
             if error.errno not in LEFT:
                 raise
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())
+            os.dup2(nowhere, self.fileno())
             os.close(nowhere)

@@ -39,10 +39,12 @@ class Geometry(NamedTuple):
         return "".join(nib.aff2axcodes(self.affine))
 
     @classmethod
-    def of(cls, volume: Volume) -> Geometry:
-        """The geometry of a volume in memory."""
-        i, j, k = volume.array.shape
-        return cls((i, j, k), volume.affine, volume.spacing_known)
+    def of(cls, place: Volume | Geometry) -> Geometry:
+        """The geometry of a volume in memory, or what is one already."""
+        if isinstance(place, Geometry):
+            return place
+        i, j, k = place.array.shape
+        return cls((i, j, k), place.affine, place.spacing_known)
 
 
 def same_geometry(first: Volume | Geometry, second: Volume | Geometry) -> str:
@@ -50,8 +52,7 @@ def same_geometry(first: Volume | Geometry, second: Volume | Geometry) -> str:
 
     Header noise (1e-8) passes, another spacing (1 %) does not. Where a format holds no voxel size, only sizes count.
     """
-    a = Geometry.of(first) if isinstance(first, Volume) else first
-    b = Geometry.of(second) if isinstance(second, Volume) else second
+    a, b = Geometry.of(first), Geometry.of(second)
     if a.shape != b.shape:
         return f"the sizes are {_by(a.shape)} and {_by(b.shape)} voxels"
     if not (a.spacing_known and b.spacing_known):

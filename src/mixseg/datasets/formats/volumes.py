@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,25 +12,19 @@ from numpy.typing import NDArray
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
 from mixseg.core.types import Source, Volume
-from mixseg.datasets.formats.base import HDF5, ITK, NIFTI, SEGMENTS, format_of, reading, suffix
+from mixseg.datasets.formats.base import HDF5, ITK, NIFTI, SEGMENTS, Format, format_of, reading, suffix
 from mixseg.datasets.formats.geometry import Geometry
+
+Read = TypeVar("Read", Volume, Geometry)
 
 WRITABLE = (*NIFTI, *SEGMENTS, ".nrrd", ".mha", ".png", *HDF5)
 
 
 def read(source: Source | Path) -> Volume:
     """The voxels as they are stored, with their place in space; several files are stacked along the last axis."""
-    source = as_source(source)
-    volumes = []
-    for path in source.files:
-        with reading(path):
-            volumes.append(format_of(path).read(path, source.key))
-        _valid(Geometry.of(volumes[-1]), path)
-    if len(volumes) == 1:
-        array = volumes[0].array
-    else:
-        _stackable([Geometry.of(volume) for volume in volumes], source)
-        array = np.concatenate([volume.array for volume in volumes], axis=2)
+    volumes = _each_file(as_source(source), lambda format_: format_.read)
+    # One file is not copied.
+    array = np.concatenate([volume.array for volume in volumes], axis=2) if len(volumes) > 1 else volumes[0].array
     # Arrays of the other byte order are refused by torch, which would be far from here.
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     return Volume(array, volumes[0].affine, volumes[0].spacing_known)
@@ -63,17 +58,20 @@ def not_finite(array: NDArray[np.generic]) -> str:
 
 def read_geometry(source: Source | Path) -> Geometry:
     """Shape, affine and whether the spacing is known, from the headers alone."""
-    source = as_source(source)
-    places = []
-    for path in source.files:
-        with reading(path):
-            places.append(format_of(path).geometry(path, source.key))
-        _valid(places[-1], path)
-    if len(places) == 1:
-        return places[0]
-    _stackable(places, source)
+    places = _each_file(as_source(source), lambda format_: format_.geometry)
     i, j, _ = places[0].shape
     return Geometry((i, j, sum(place.shape[2] for place in places)), places[0].affine, places[0].spacing_known)
+
+
+def _each_file(source: Source, reader: Callable[[Format], Callable[[Path, str], Read]]) -> list[Read]:
+    """What a reader of its format makes of each file; those of no place in space, or of several sizes, are refused."""
+    found: list[Read] = []
+    for path in source.files:
+        with reading(path):
+            found.append(reader(format_of(path))(path, source.key))
+        _valid(Geometry.of(found[-1]), path)
+    _stackable([Geometry.of(each) for each in found], source)
+    return found
 
 
 def write(

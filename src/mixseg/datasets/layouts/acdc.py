@@ -9,7 +9,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Case, Source
 from mixseg.datasets import formats
 from mixseg.datasets.labels import LabelFlags, given
-from mixseg.datasets.layouts.base import Say, entries, keyed, patient_and_frame, silent, subfolders, unique
+from mixseg.datasets.layouts.base import Say, entries, keyed, patient_and_frame, silent, subfolders_by_part, unique
 
 CLASSES = ("background", "RV", "Myo", "LV")
 MASK_IDS = {0: 0, 1: 1, 2: 2, 3: 3}
@@ -38,13 +38,7 @@ def fits(root: Path) -> bool:
 
 def _patients(root: Path) -> list[tuple[Path, str]]:
     """The patient folders, directly below or in ``training`` and ``testing``, which then say the split."""
-    halves = [(folder, SPLITS[folder.name]) for folder in subfolders(root) if folder.name in SPLITS]
-    return [
-        (folder, split)
-        for half, split in halves or [(root, "")]
-        for folder in subfolders(half)
-        if PATIENT.fullmatch(folder.name)
-    ]
+    return [(folder, split) for folder, split in subfolders_by_part(root, SPLITS) if PATIENT.fullmatch(folder.name)]
 
 
 def _frames(folder: Path, split: str, scribble_ids: dict[int, int]) -> list[Case]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,12 @@ def subfolders(folder: Path) -> list[Path]:
             elif path.is_symlink() and not path.exists():
                 raise MixsegError(f"{path} is a symbolic link that leads nowhere or back to itself: remove or mend it.")
     return found
+
+
+def subfolders_by_part(root: Path, parts: Mapping[str, str]) -> list[tuple[Path, str]]:
+    """The folders in ``root``, or those in its folders named in ``parts``, which then say the split; else it is ""."""
+    halves = [(folder, parts[folder.name]) for folder in subfolders(root) if folder.name in parts]
+    return [(folder, split) for half, split in halves or [(root, "")] for folder in subfolders(half)]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.types import Case, Source
 from mixseg.datasets import formats
 from mixseg.datasets.labels import LabelFlags, given
-from mixseg.datasets.layouts.base import Say, entries, keyed, silent, subfolders, unique
+from mixseg.datasets.layouts.base import Say, entries, keyed, silent, subfolders_by_part, unique
 
 CLASSES = ("background", "left atrium")
 MASK_IDS = {0: 0, 1: 1, 255: 1}
@@ -31,11 +31,9 @@ def fits(root: Path) -> bool:
 
 
 def _scans(root: Path) -> list[tuple[Path, str]]:
-    halves = [(folder, SPLITS[folder.name]) for folder in subfolders(root) if folder.name in SPLITS]
     return [
         (folder, split)
-        for half, split in halves or [(root, "")]
-        for folder in subfolders(half)
+        for folder, split in subfolders_by_part(root, SPLITS)
         if any(path.name.startswith(("lgemri.", "laendo.")) for path in entries(folder))
     ]
 

@@ -321,7 +321,7 @@ def test_bad_requests_are_one_sentence(tmp_path):
 
 def test_a_folder_of_other_things_is_never_replaced(tmp_path):
     case = write_case(tmp_path / "in", "a")
-    with pytest.raises(MixsegError, match="holds other files"):
+    with pytest.raises(MixsegError, match=r"in is no prepared folder .* not empty \(a_01.nii.gz\): choose a new"):
         prepare([case], tmp_path / "in", SMALL, workers=1)
     (tmp_path / "file").touch()
     with pytest.raises(MixsegError, match="is a file"):

@@ -156,16 +156,19 @@ def read_json(path: Path, *, missing_ok: bool = False) -> Any:  # noqa: ANN401 -
 
 
 @contextmanager
-def replacing_folder(path: Path, *, marker: str, is_there: Callable[[], bool] = lambda: False) -> Iterator[Path]:
+def replacing_folder(
+    path: Path, *, marker: str, what: str = "", is_there: Callable[[], bool] = lambda: False
+) -> Iterator[Path]:
     """Yield an empty folder beside ``path``; on success it takes its place, on failure it goes.
 
     Args:
         path: The folder to write. One that exists is replaced only if it is empty or holds ``marker``.
-        marker: The file that says that such a folder is one of ours.
+        marker: The file that says that such a folder is one of ours; "" where none is replaced.
+        what: What such a folder is called.
         is_there: Whether what lies there by now is as good. Another process was quicker, and may be reading it: it
             stays, and ours goes.
     """
-    refuse_foreign(path, marker)
+    refuse_replacing(path, marker, what)
     path = path.absolute()
     _sweep(path)
     temporary = path.with_name(f".{path.name}{WRITING}{os.getpid()}")
@@ -196,14 +199,32 @@ def _moved(temporary: Path, path: Path) -> bool:
     return True
 
 
-def refuse_foreign(path: Path, marker: str) -> None:
-    """An error if ``path`` is something that must not be replaced."""
-    if path.exists() and not path.is_dir():
-        raise MixsegError(f"{path} is a file: choose a folder to write to.")
+def refuse_replacing(path: Path, marker: str, what: str = "") -> None:
+    """An error if ``path`` is something that must not be replaced by a new folder: see ``refuse_foreign``."""
     if path.is_dir() and path.samefile("."):  # whoever stands in it would stand in one that is gone
         raise MixsegError(f"{path} is the current folder, which cannot be replaced by a new one: name another folder.")
-    if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
-        raise MixsegError(f"{path} holds other files and would be replaced: choose a new or an empty folder.")
+    refuse_foreign(path, marker, what)
+
+
+def refuse_foreign(
+    path: Path, marker: str, what: str = "", *, harmless: Callable[[Path], bool] = lambda inside: False
+) -> None:
+    """Nothing, or one sentence if ``path`` is a file, or a folder that holds something else than we write there.
+
+    Args:
+        path: The folder to write to, which need not exist.
+        marker: The file that says that such a folder is one of ours; "" where none may hold anything.
+        what: What such a folder is called.
+        harmless: Whether something that lies in it says nothing against its being one of ours.
+    """
+    if path.exists() and not path.is_dir():
+        raise MixsegError(f"{path} is a file: choose a folder as --out.")
+    inside = sorted(path.iterdir()) if path.is_dir() else []
+    foreign = [each.name for each in inside if not harmless(each)]
+    # The marker is asked for last: another process may begin such a folder at this moment, and writes it first.
+    if foreign and not (marker and (path / marker).is_file()):
+        known = f"is no {what} (it has no {marker}), and it " if marker else ""
+        raise MixsegError(f"{path} {known}is not empty ({foreign[0]}): choose a new or an empty folder as --out.")
 
 
 def _sweep(path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, known
-from mixseg.core.files import refuse_foreign
+from mixseg.core.files import refuse_replacing
 from mixseg.core.progress import track
 from mixseg.core.types import Case, Source
 from mixseg.datasets import formats, load, phantom
@@ -62,7 +62,7 @@ def simulate(cases: Sequence[Case], out: Path, recipe: Recipe, *, split: Split |
             scans lie in say so, and train patients count in the order of ``cases``.
         name: For dataset.json.
     """
-    refuse_foreign(out, marker="")
+    refuse_replacing(out, marker="")
     if not any(case.full for case in cases):
         raise MixsegError("No scan has a full mask to make partial labels from: see what there is with mixseg inspect.")
     keep = _keepers(cases, recipe.keep_full, split)
@@ -86,7 +86,7 @@ def simulate_phantom(
     seed: int = 0,
 ) -> Path:
     """Write the built-in data to ``out``, its labels made partial by ``recipe``."""
-    refuse_foreign(out, marker="")
+    refuse_replacing(out, marker="")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".writing-", dir=out.parent) as place:
         made = Path(place) / "made"

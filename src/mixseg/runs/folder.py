@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from mixseg import __version__
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import explained, read_json, sweep, write_json
+from mixseg.core.files import explained, read_json, refuse_foreign, sweep, write_json
 from mixseg.runs.config import WITHOUT_EFFECT, Config, from_dict, to_dict
 from mixseg.runs.provenance import commit, source_hash
 
@@ -56,16 +56,7 @@ class RunFolder:
 
     def refuse_foreign(self) -> None:
         """Nothing, or one sentence if the folder holds something else than a run: scans, predictions, other runs."""
-        if self.path.exists() and not self.path.is_dir():
-            raise MixsegError(f"{self.path} is a file: choose a folder as --out.")
-        inside = sorted(self.path.iterdir()) if self.path.is_dir() else []
-        foreign = [path.name for path in inside if not _may_lie_there(path)]
-        # Asked last: another process may begin the run at this moment, and writes this file first.
-        if foreign and not (self.path / "config.json").exists():
-            raise MixsegError(
-                f"{self.path} is no run folder (it has no config.json), and it is not empty ({foreign[0]}): "
-                "choose a new or an empty folder as --out."
-            )
+        refuse_foreign(self.path, "config.json", "run folder", harmless=_may_lie_there)
 
     @property
     def config(self) -> Config:

@@ -29,6 +29,7 @@ from mixseg.data.scan import Scan
 from mixseg.datasets.partial_labels import GENERATORS
 
 INDEX = "index.json"
+PREPARED = "prepared folder"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def build(
     cases = lay_out(headers, options)
     voxels = sum(case.voxels for case in cases)
     key = key_of([header.fingerprint for header in headers], options)
-    with replacing_folder(out, marker=INDEX, is_there=lambda: existing(out, key) is not None) as folder:
+    with replacing_folder(out, marker=INDEX, what=PREPARED, is_there=lambda: existing(out, key) is not None) as folder:
         with explained(out):
             for name in ARRAYS:
                 _allocate(folder / f"{name}.npy", voxels * (channels if name == "image" else 1))

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import refuse_foreign
+from mixseg.core.files import refuse_replacing
 from mixseg.core.types import Case, Source
 from mixseg.data.intensity import to_8_bits
 from mixseg.data.native import Header, Native
-from mixseg.data.prepare.build import INDEX, build, digest, existing, key_of
+from mixseg.data.prepare.build import INDEX, PREPARED, build, digest, existing, key_of
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared
 from mixseg.datasets import formats
@@ -36,7 +36,7 @@ def prepare(
     found = existing(out, key_of([fingerprint(case) for case in cases], options))
     if found is not None:
         return found
-    refuse_foreign(out, INDEX)  # before minutes of work, not after
+    refuse_replacing(out, INDEX, PREPARED)  # before minutes of work, not after
     headers = [read_header(case) for case in cases]
     loads = [partial(read_native, case, clip=options.clip) for case in cases]
     return build(out, headers, loads, options, workers=workers)

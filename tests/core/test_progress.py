@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0:00"), (75, "1:15"), (59.6, "1:00"), (3600, "1:00:00"), (3725, "1:02:05")]
+    ("seconds", "text"), [(0, "0 s"), (75, "75 s"), (89.6, "90 s"), (90, "2 min"), (3600, "60 min"), (5400, "1.5 h")]
 )
 def test_durations_are_read_at_a_glance(seconds, text):
     assert duration(seconds) == text
@@ -36,11 +36,11 @@ def test_lines_come_every_quarter_of_a_minute_with_the_time_left_and_one_at_the_
             clock.now += 5
             bar.step(f"step {step}")
     assert stream.getvalue().splitlines() == [
-        "training: 4/20, 1:20 left  step 3",
-        "training: 8/20, 1:00 left  step 7",
-        "training: 12/20, 0:40 left  step 11",
-        "training: 16/20, 0:20 left  step 15",
-        "training: 20/20, took 1:40  step 19",
+        "training: 4/20, 80 s left  step 3",
+        "training: 8/20, 60 s left  step 7",
+        "training: 12/20, 40 s left  step 11",
+        "training: 16/20, 20 s left  step 15",
+        "training: 20/20, took 2 min  step 19",
     ]
 
 
@@ -49,7 +49,7 @@ def test_steps_of_an_earlier_process_do_not_count_for_the_time_left(monkeypatch)
     with Progress("training", total=100, done=80, stream=stream) as bar:
         clock.now += 20
         bar.step(count=10)
-    assert stream.getvalue().splitlines()[0] == "training: 90/100, 0:20 left"
+    assert stream.getvalue().splitlines()[0] == "training: 90/100, 20 s left"
 
 
 def test_an_error_is_not_followed_by_a_line_that_sounds_like_success():

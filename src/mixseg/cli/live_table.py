@@ -62,7 +62,7 @@ class LiveTable:
 
 
 def summary(board: Board) -> str:
-    """``3 of 8 runs done, 2 running (kl 40 %, kl-ent 12 %), 1 failed, 2 waiting; about 1:20 left``."""
+    """``3 of 8 runs done, 2 running (kl 40 %, kl-ent 12 %), 1 failed, 2 waiting; about 12 min left``."""
     running = [f"{name} {how_far(board, name)}" for name, standing in board.standing.items() if standing == "running"]
     parts = [f"{board.count('done')} of {len(board.standing)} runs done"]
     parts += [f"{len(running)} running ({listed(running)})"] if running else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mixseg.core.progress import duration
 from mixseg.evaluation.scores import MEAN, branch_name, summarise
 from mixseg.report.run_files import RunFiles
 
@@ -30,13 +31,6 @@ def part_name(part: str) -> str:
 def count(number: int, noun: str) -> str:
     """``1 scan``, ``2 scans``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def duration(seconds: float) -> str:
-    """A length of time as people say it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def mean_entry(run: RunFiles, *, part: str, branch: str, checkpoint: str = "last") -> Mapping[str, Any] | None:

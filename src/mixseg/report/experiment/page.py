@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mixseg import __version__
+from mixseg.core.progress import duration
 from mixseg.report.experiment.figures import Drawn
 from mixseg.report.experiment.missing import command, missing_figures, missing_runs
 from mixseg.report.experiment.results import Filled, Results, Spread
@@ -13,7 +14,7 @@ from mixseg.report.experiment.tables_tests import reference
 from mixseg.report.figures.style import as_html
 from mixseg.report.html import Html, joined, page, paragraph, preformatted, table
 from mixseg.report.run_report import heading as subheading
-from mixseg.report.wording import count, duration, part_name
+from mixseg.report.wording import count, part_name
 
 
 def experiment_page(results: Results, scores: Table, tests: Table | None, drawn: Mapping[str, Sequence[Drawn]]) -> str:

@@ -1,6 +1,6 @@
 """Parts of sentences."""
 
-from mixseg.core.errors import did_you_mean, listed
+from mixseg.core.errors import did_you_mean, enumerated, listed
 
 
 def test_a_long_list_is_cut_and_says_so():
@@ -16,3 +16,7 @@ def test_a_name_that_is_near_to_none_of_many_gets_a_handful_and_their_number():
     few = "patient000, patient001, patient002, patient003, patient004, ... (300 in all)"
     assert did_you_mean("liver", scans) == f"choose one of {few}."
     assert did_you_mean("liver", ["a", "b", "c", "d", "e", "f"]) == "choose one of a, b, c, d, e, f."
+
+
+def test_all_of_a_list_ends_with_a_word():
+    assert [enumerated("abc"[:count], " and ") for count in range(4)] == ["", "a", "a and b", "a, b and c"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
@@ -47,6 +47,11 @@ def lacks_memory(error: BaseException) -> bool:
     text = str(error).lower()
     signs = ("allocate memory", "out of memory", "not enough memory", "bad_alloc")
     return isinstance(error, MemoryError) or any(sign in text for sign in signs)
+
+
+def enumerated(words: Sequence[str], last: str) -> str:
+    """``a, b and c``: all of ``words``; ``last`` stands before the last of them."""
+    return last.join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def listed(names: Collection[object], most: int = 4) -> str:

@@ -67,9 +67,9 @@ class Evaluation:
         """Sentences about what the means do not show: what was not scored, classes in neither mask."""
         said = [self.meaning] if self.meaning else []
         if self.missing:
-            said.append(f"{len(self.missing)} without a prediction, not scored: {_some(self.missing)}.")
+            said.append(f"{len(self.missing)} without a prediction, not scored: {listed(self.missing, most=5)}.")
         if self.unmatched:
-            said.append(f"{len(self.unmatched)} without a reference, not scored: {_some(self.unmatched)}.")
+            said.append(f"{len(self.unmatched)} without a reference, not scored: {listed(self.unmatched, most=5)}.")
         partly = {job.reference.case: job.reference.unlabelled for job, _ in self.scored if job.reference.unlabelled}
         if partly:
             many = "s are" if len(partly) > 1 else " is"
@@ -176,8 +176,3 @@ def _score(job: Job, *, in_mm: bool) -> tuple[Row, ...]:
 def _entry(job: Job, rows: Sequence[Row]) -> Entry:
     by_index = {job.reference.classes.index(row.label): row for row in rows}
     return Entry(str(job.prediction.path), str(job.reference.mask.path), by_index)
-
-
-def _some(paths: Sequence[Path], most: int = 5) -> str:
-    listed = ", ".join(str(path) for path in paths[:most])
-    return listed + (f" and {len(paths) - most} more" if len(paths) > most else "")

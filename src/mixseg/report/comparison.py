@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mixseg.core.errors import enumerated
 from mixseg.core.files import replacing
 from mixseg.evaluation.scores import difference_text, p_text, short_name, wilcoxon
 from mixseg.inference.report_slices import Example
@@ -28,7 +29,7 @@ def write_comparison(runs: Sequence[Path], out: Path) -> Path:
     """Write a page at ``out`` that compares the finished runs in ``runs``; the first one is what others are held to."""
     contenders = gather(runs)
     part = common_part(contenders)
-    title = "Comparison of " + _listed([contender.name for contender in contenders])
+    title = "Comparison of " + enumerated([contender.name for contender in contenders], " and ")
     body = [
         ("Scores", _scores(contenders, part)),
         ("Paired tests", _tests(contenders, part)),
@@ -136,7 +137,3 @@ def _folders(contenders: Sequence[Contender]) -> Html:
         for (name, run), folder in zip(found, folders, strict=True)
     ]
     return table(lines, ("method", "seed", "steps", "folder", "commit"))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -69,8 +69,8 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
     ]
     found = [run for group in groups.values() for run in group]
     if not set.intersection(*({row.label for row in run.rows} for run in found)):
-        listed = "; ".join(f"{run.path}: {', '.join(run.classes[1:])}" for run in found)
-        raise MixsegError(f"The runs have no class in common ({listed}): compare those that segment the same.")
+        found_in = "; ".join(f"{run.path}: {', '.join(run.classes[1:])}" for run in found)
+        raise MixsegError(f"The runs have no class in common ({found_in}): compare those that segment the same.")
     for group in groups.values():
         _refuse_repeated(group)
     names = [_name(settings, settings_of) for settings in settings_of]

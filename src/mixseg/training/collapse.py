@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mixseg.core.errors import enumerated
+
 TOO_MUCH = 3.0, 0.03
 """A class has run away when its share exceeds ``3 x expected + 0.03``."""
 TOO_LITTLE = 0.05
@@ -110,7 +112,7 @@ class Guard:
     def _lower(self) -> str:
         """What the method has that can run away, and is not off already."""
         loose = [f"weights.{term}" for term, weight in self.weights.items() if weight > 0 and term not in ANCHORED]
-        return f"lower {_listed(loose, ' or ')}" if loose else ""
+        return f"lower {enumerated(loose, ' or ')}" if loose else ""
 
     def _ramp(self) -> str:
         return "use ramp=0.3" if self.weights.get("entropy", 0.0) > 0 else ""
@@ -118,9 +120,5 @@ class Guard:
 
 def _either(*choices: str, last: str = ", or ") -> str:
     """The choices that there are, as the beginning of a sentence."""
-    text = _listed([choice for choice in choices if choice], last)
+    text = enumerated([choice for choice in choices if choice], last)
     return text[:1].upper() + text[1:]
-
-
-def _listed(words: Sequence[str], last: str) -> str:
-    return last.join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -91,8 +91,8 @@ def _orientations(looks: Sequence[Look]) -> list[str]:
     counts = Counter(look.place.orientation for look in looks if look.place and look.place.spacing_known)
     if len(counts) < 2:
         return []
-    listed = ", ".join(f"{code}: {count}" for code, count in counts.most_common())
-    return [f"Scans are stored in several orientations ({listed}): reorient them if slices should look alike."]
+    codes = ", ".join(f"{code}: {count}" for code, count in counts.most_common())
+    return [f"Scans are stored in several orientations ({codes}): reorient them if slices should look alike."]
 
 
 def _images(looks: Sequence[Look]) -> list[str]:

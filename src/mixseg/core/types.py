@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # reading and preparing files needs no torch, which takes sec
 IGNORE = 255
 """An unlabelled voxel in memory. A scan without a mask is all IGNORE, so that "no labels" needs no code."""
 
-Labels = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
+"""Grey values in 8 bits, or any other small whole numbers."""
+
+Labels = Bytes
 """Class indices, and IGNORE where nothing is labelled."""
 
 CLASSES = "classes.json"

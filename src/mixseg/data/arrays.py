@@ -13,11 +13,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, Labels
 from mixseg.data.intensity import to_8_bits
 from mixseg.data.native import Extent, Header, Native
-
-Labels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, Labels
 
-Labels = NDArray[np.uint8]
 Places = NDArray[np.int32]
 Size = tuple[int, ...]
 T = TypeVar("T", bound=np.generic)

@@ -13,11 +13,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, Labels
 from mixseg.data.crop import centred
 from mixseg.data.prepare.store import PreparedCase
 
-Labels = NDArray[np.uint8]
 Float = NDArray[np.float32]
 Size = tuple[int, ...]
 T = TypeVar("T", bound=np.generic)

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mixseg.core.types import IGNORE, KINDS, Kind
+from mixseg.core.types import IGNORE, KINDS, Bytes, Kind
 from mixseg.data.padding import widen_image, widen_labels
-from mixseg.data.scan import Bytes, Scan
+from mixseg.data.scan import Scan
 
 STEPS_AHEAD = 64
 LABELLED_PATCHES = 0.5

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE
-
-Bytes = NDArray[np.uint8]
+from mixseg.core.types import IGNORE, Bytes
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, listed
-from mixseg.core.types import IGNORE, KINDS, Kind, Sees, unsearched
+from mixseg.core.types import IGNORE, KINDS, Kind, Labels, Sees, unsearched
 from mixseg.data.crop import Places
 from mixseg.data.prepare.store import Prepared, PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.datasets.split import LEAVE_TEST_OUT, Split, set_n
-
-Labels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,18 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, known
 from mixseg.core.files import refuse_replacing
 from mixseg.core.progress import track
-from mixseg.core.types import Case, Source
+from mixseg.core.types import Case, Labels, Source
 from mixseg.datasets import formats, load, phantom
 from mixseg.datasets.layouts.nnunet import Item, write_dataset
 from mixseg.datasets.partial_labels import GENERATORS
 from mixseg.datasets.split import Split, read_split, write_split
-
-Labels = NDArray[np.uint8]
 
 PARTIAL = ("drawn", "none", *GENERATORS)
 """Where partial labels come from: the files, nowhere, or a generator."""

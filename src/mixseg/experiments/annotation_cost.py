@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, Labels
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.supervision import see
 from mixseg.datasets.split import Split
 from mixseg.runs.config import Config
-
-Labels = NDArray[np.uint8]
 
 
 def budget_of(config: Config, prepared: Prepared, split: Split) -> dict[str, float]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-Bytes = NDArray[np.uint8]
+from mixseg.core.types import Bytes
 
 ONE_PIECE = 0.98
 """Share of a structure that its largest piece has at least, in every mask, for it to count as one piece."""

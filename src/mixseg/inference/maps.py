@@ -12,15 +12,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from mixseg.core.types import Bytes
 from mixseg.data.intensity import normalise
 from mixseg.data.scan import Scan
 from mixseg.inference.sliding_window import Windows, predict_slabs
 from mixseg.methods import Method
-
-Bytes = NDArray[np.uint8]
 
 
 class Piece(NamedTuple):

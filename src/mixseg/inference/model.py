@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.types import Branch, Device
+from mixseg.core.types import Branch, Device, Labels
 from mixseg.data.arrays import make_scan
 from mixseg.data.native import times
 from mixseg.data.prepare.build import bare_scan
@@ -20,8 +20,6 @@ from mixseg.data.scan import Scan
 from mixseg.inference.predictor import Predictor
 from mixseg.runs.device import torch_as_it_was
 from mixseg.runs.folder import RunFolder
-
-Labels = NDArray[np.uint8]
 
 
 def load(

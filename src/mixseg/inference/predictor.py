@@ -13,13 +13,13 @@ from lightning_fabric import Fabric
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, known
-from mixseg.core.types import Branch, Device
+from mixseg.core.types import Branch, Bytes, Device
 from mixseg.data.prepare.store import PreparedCase
 from mixseg.data.resample import probabilities_to_source, to_source
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import short_name
 from mixseg.inference.components import largest_pieces
-from mixseg.inference.maps import Bytes, Maps, Piece, maps, pieces, probabilities, winners
+from mixseg.inference.maps import Maps, Piece, maps, pieces, probabilities, winners
 from mixseg.inference.sliding_window import Windows
 from mixseg.methods import Method
 from mixseg.runs.build import load

@@ -14,12 +14,12 @@ import numpy as np
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing_folder
 from mixseg.core.progress import Progress
-from mixseg.core.types import Case
+from mixseg.core.types import Case, Labels
 from mixseg.data.native import Extent
 from mixseg.data.prepare.build import digest
 from mixseg.data.prepare.files import prepare
 from mixseg.data.prepare.store import Prepared
-from mixseg.data.resample import Labels, to_source
+from mixseg.data.resample import to_source
 from mixseg.data.scan import Scan
 from mixseg.datasets import formats, load, recognise
 from mixseg.datasets.contents import shows_foreground

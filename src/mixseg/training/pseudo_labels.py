@@ -15,8 +15,9 @@ import numpy as np
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import writing_arrays
 from mixseg.core.progress import track
+from mixseg.core.types import Labels
 from mixseg.data.prepare.store import Prepared
-from mixseg.data.supervision import Labels, scan_of, see
+from mixseg.data.supervision import scan_of, see
 from mixseg.datasets.split import Split
 from mixseg.inference.predictor import Predictor
 from mixseg.methods import METHODS

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import explained, replacing_folder, write_json
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, Labels
 from mixseg.core.workers import run_all
 from mixseg.data.crop import Places, centred, cut_off, kept_part
 from mixseg.data.native import Extent, Header, Native, check_headers, not_meant
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import ARRAYS, BEYOND, FADED, FORMAT, Prepared, PreparedCase
-from mixseg.data.resample import Labels, resize_image, resize_labels, resize_masks, resize_strokes, size_at, to_slices
+from mixseg.data.resample import resize_image, resize_labels, resize_masks, resize_strokes, size_at, to_slices
 from mixseg.data.scan import Scan
 from mixseg.datasets.partial_labels import GENERATORS
 

@@ -15,7 +15,8 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-Bytes = NDArray[np.uint8]
+from mixseg.core.types import Bytes
+
 Shape = tuple[int, int, int]
 Slices = tuple[slice, ...]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import read_json
-from mixseg.core.types import Kind
+from mixseg.core.types import Bytes, Kind
 from mixseg.data.intensity import FAINT, faint
 
 FORMAT = 1
@@ -22,8 +22,6 @@ FADED = 0.8
 """A structure of whose volume less is left on the training grid is too thin for it."""
 A_FEW = 0.1
 """Of the masks: a scan in which a structure happens to be tiny is no fault of the grid."""
-
-Array = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -155,17 +153,17 @@ class Prepared:
         voxels = sum(case.voxels for case in self.cases)
         self._arrays = {name: _mapped(folder / f"{name}.npy", voxels * self._per_voxel(name)) for name in ARRAYS}
 
-    def image(self, case: PreparedCase) -> Array:
+    def image(self, case: PreparedCase) -> Bytes:
         """``(K, channels, H, W)`` in 2D, ``(channels, I, J, K)`` in 3D, 0 to 255."""
         slices, *plane = case.shape
         shape = (slices, self.channels, *plane) if self.dims == 2 else (self.channels, *case.shape)
         return self._part("image", case).reshape(shape)
 
-    def full(self, case: PreparedCase) -> Array:
+    def full(self, case: PreparedCase) -> Bytes:
         """``case.shape``: class indices of the full mask; all IGNORE where there is none."""
         return self._part("full", case).reshape(case.shape)
 
-    def partial(self, case: PreparedCase) -> Array:
+    def partial(self, case: PreparedCase) -> Bytes:
         """``case.shape``: class indices, IGNORE where unlabelled."""
         return self._part("partial", case).reshape(case.shape)
 
@@ -211,7 +209,7 @@ class Prepared:
             "and nothing learns from the latter. A larger size, or spacing, keeps them."
         ]
 
-    def slices(self) -> tuple[Array, Array, Array]:
+    def slices(self) -> tuple[Bytes, Bytes, Bytes]:
         """All slices of a 2D plan of one size: images ``(N, channels, H, W)``, full and partial maps ``(N, H, W)``."""
         sizes = {case.shape[1:] for case in self.cases}
         if self.dims != 2 or len(sizes) != 1:
@@ -228,7 +226,7 @@ class Prepared:
                 return case
         raise MixsegError(f"{self.folder} holds no case {id}: it was prepared from other scans.")
 
-    def _part(self, name: str, case: PreparedCase) -> Array:
+    def _part(self, name: str, case: PreparedCase) -> Bytes:
         scale = self._per_voxel(name)
         return self._arrays[name][case.offset * scale : (case.offset + case.voxels) * scale]
 
@@ -236,7 +234,7 @@ class Prepared:
         return self.channels if name == "image" else 1
 
 
-def _mapped(path: Path, size: int) -> Array:
+def _mapped(path: Path, size: int) -> Bytes:
     """The flat array of a file, mapped."""
     try:
         # Copy on write: nobody changes the file, and torch takes the array without a copy or a warning.

@@ -10,12 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, Labels
 
-Mask = NDArray[np.uint8]
-"""``(I, J)`` or ``(I, J, K)`` class indices; IGNORE where a voxel is unlabelled."""
-
-SliceGenerator = Callable[[Mask, np.random.Generator], Mask]
+SliceGenerator = Callable[[Labels, np.random.Generator], Labels]
 """One ``(I, J)`` slice -> its partial labels."""
 
 
@@ -28,15 +25,15 @@ class Generator:
         about: One clause for the command line's help and the docs.
     """
 
-    make: Callable[..., Mask]
+    make: Callable[..., Labels]
     about: str
 
-    def __call__(self, mask: Mask, rng: np.random.Generator, **options: Any) -> Mask:  # noqa: ANN401 - make's own
+    def __call__(self, mask: Labels, rng: np.random.Generator, **options: Any) -> Labels:  # noqa: ANN401 - make's own
         """The labels that this kind of annotator would have left of ``mask``; IGNORE everywhere else."""
         return self.make(mask, rng, **options)
 
 
-def slicewise(make: SliceGenerator, mask: Mask, rng: np.random.Generator, *, axis: int) -> Mask:
+def slicewise(make: SliceGenerator, mask: Labels, rng: np.random.Generator, *, axis: int) -> Labels:
     """Partial labels made slice by slice along ``axis``; a 2D mask is one slice."""
     check(mask)
     if mask.ndim == 2:
@@ -45,7 +42,7 @@ def slicewise(make: SliceGenerator, mask: Mask, rng: np.random.Generator, *, axi
     return np.moveaxis(np.stack([make(one, rng) for one in slices]), 0, axis) if len(slices) else mask.copy()
 
 
-def check(mask: Mask) -> None:
+def check(mask: Labels) -> None:
     """Refuse what is not a label map in memory."""
     if mask.dtype != np.uint8 or mask.ndim not in (2, 3):
         raise MixsegError(
@@ -60,14 +57,14 @@ def at_least(name: str, value: float, least: float) -> None:
         raise MixsegError(f"{name} is {value:g}, but must be at least {least:g}: choose a larger one.")
 
 
-def foreground(mask: Mask) -> list[int]:
+def foreground(mask: Labels) -> list[int]:
     """The classes above the background that occur in ``mask``, in order."""
     # Counting beats np.unique, which sorts all voxels.
     counts = np.bincount(mask.ravel(), minlength=IGNORE + 1)
     return [int(index) for index in np.flatnonzero(counts[1:IGNORE]) + 1]
 
 
-def nothing(mask: Mask) -> Mask:
+def nothing(mask: Labels) -> Labels:
     """All IGNORE, in the shape of ``mask``."""
     return np.full_like(mask, IGNORE)
 

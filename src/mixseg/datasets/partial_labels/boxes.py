@@ -6,10 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from mixseg.datasets.partial_labels.base import Mask, at_least, bounding_box, foreground, nothing, slicewise
+from mixseg.core.types import Labels
+from mixseg.datasets.partial_labels.base import at_least, bounding_box, foreground, nothing, slicewise
 
 
-def boxes(mask: Mask, rng: np.random.Generator, *, axis: int = -1, margin: int = 0) -> Mask:
+def boxes(mask: Labels, rng: np.random.Generator, *, axis: int = -1, margin: int = 0) -> Labels:
     """Background outside a box round each class of each slice; no label inside.
 
     Args:
@@ -22,7 +23,7 @@ def boxes(mask: Mask, rng: np.random.Generator, *, axis: int = -1, margin: int =
     return slicewise(partial(_outside, margin=margin), mask, rng, axis=axis)
 
 
-def _outside(mask: Mask, rng: np.random.Generator, *, margin: int) -> Mask:
+def _outside(mask: Labels, rng: np.random.Generator, *, margin: int) -> Labels:
     out = nothing(mask)
     out[mask == 0] = 0
     for label in foreground(mask):

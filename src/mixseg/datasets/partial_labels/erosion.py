@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.datasets.partial_labels.base import Mask, bounding_box, foreground, nothing, slicewise
+from mixseg.core.types import Labels
+from mixseg.datasets.partial_labels.base import bounding_box, foreground, nothing, slicewise
 
 Region = NDArray[np.bool_]
 
 TIMES_3X3 = 10
 
 
-def erosion_3x3(mask: Mask, rng: np.random.Generator, *, axis: int = -1) -> Mask:
+def erosion_3x3(mask: Labels, rng: np.random.Generator, *, axis: int = -1) -> Labels:
     """Each class eroded 10 times by 3x3, or by as many times as leave something (even 0).
 
     The partial labels of Kervadec et al., "Constrained-CNN losses for weakly supervised segmentation" (2019).
@@ -28,7 +29,7 @@ def erosion_3x3(mask: Mask, rng: np.random.Generator, *, axis: int = -1) -> Mask
     return slicewise(lambda one, _: _cores(one, sides), mask, rng, axis=axis)
 
 
-def erosion_10x10(mask: Mask, rng: np.random.Generator, *, axis: int = -1) -> Mask:
+def erosion_10x10(mask: Labels, rng: np.random.Generator, *, axis: int = -1) -> Labels:
     """Each class eroded by 10x10 as often as leaves something; where once is too much, once by 9x9, 8x8, ..., 1x1."""
     return slicewise(lambda one, _: _cores(one, list(_sides_10x10(max(one.shape)))), mask, rng, axis=axis)
 
@@ -38,7 +39,7 @@ def _sides_10x10(longest: int) -> Iterator[int]:
     yield from range(9, 0, -1)
 
 
-def _cores(mask: Mask, sides: Iterable[int]) -> Mask:
+def _cores(mask: Labels, sides: Iterable[int]) -> Labels:
     out = nothing(mask)
     for label in foreground(mask):
         region = mask == label

@@ -8,18 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from mixseg.datasets.partial_labels.base import Mask, at_least, bounding_box, foreground, nothing, slicewise
+from mixseg.core.types import Labels
+from mixseg.datasets.partial_labels.base import at_least, bounding_box, foreground, nothing, slicewise
 
 
 def points(
-    mask: Mask,
+    mask: Labels,
     rng: np.random.Generator,
     *,
     axis: int = -1,
     count: int = 1,
     radius: int = 0,
     background: bool = True,
-) -> Mask:
+) -> Labels:
     """``count`` clicks in each class of each slice, the background included.
 
     Args:
@@ -35,7 +36,7 @@ def points(
     return slicewise(partial(_clicks, count=count, radius=radius, background=background), mask, rng, axis=axis)
 
 
-def _clicks(mask: Mask, rng: np.random.Generator, *, count: int, radius: int, background: bool) -> Mask:
+def _clicks(mask: Labels, rng: np.random.Generator, *, count: int, radius: int, background: bool) -> Labels:
     out = nothing(mask)
     for label in [0, *foreground(mask)] if background else foreground(mask):
         region = mask == label

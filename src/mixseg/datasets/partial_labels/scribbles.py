@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from mixseg.datasets.partial_labels.base import Mask, at_least, bounding_box, foreground, nothing, slicewise
+from mixseg.core.types import Labels
+from mixseg.datasets.partial_labels.base import at_least, bounding_box, foreground, nothing, slicewise
 
 Region = NDArray[np.bool_]
 
@@ -26,7 +27,7 @@ BORDER_DISTANCE = 2
 
 
 def scribbles(
-    mask: Mask,
+    mask: Labels,
     rng: np.random.Generator,
     *,
     axis: int = -1,
@@ -34,7 +35,7 @@ def scribbles(
     background: bool = True,
     shortest: float = 0.6,
     width: int = 1,
-) -> Mask:
+) -> Labels:
     """One stroke in each connected piece of each class of each slice, and one in the background.
 
     A piece is scribbled along its skeleton (a round one in a loop); the background round the foreground at a distance,
@@ -55,8 +56,8 @@ def scribbles(
 
 
 def _strokes(
-    mask: Mask, rng: np.random.Generator, *, border: bool, background: bool, shortest: float, width: int
-) -> Mask:
+    mask: Labels, rng: np.random.Generator, *, border: bool, background: bool, shortest: float, width: int
+) -> Labels:
     out = nothing(mask)
     labels = foreground(mask)
     lines = [(label, _line(mask == label, border)) for label in labels]
@@ -109,7 +110,7 @@ def _depth(region: Region) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArra
     return depth, deepest, pieces
 
 
-def _background_line(mask: Mask, labels: list[int], rng: np.random.Generator, border: bool) -> Region:
+def _background_line(mask: Labels, labels: list[int], rng: np.random.Generator, border: bool) -> Region:
     """A line of background voxels round the foreground, or through the middle of a slice that has none."""
     empty = mask == 0
     if not labels:

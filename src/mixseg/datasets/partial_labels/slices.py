@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mixseg.datasets.partial_labels.base import Mask, at_least, check, nothing
+from mixseg.core.types import Labels
+from mixseg.datasets.partial_labels.base import at_least, check, nothing
 
 
-def slices(mask: Mask, rng: np.random.Generator, *, axis: int = -1, every: int = 5) -> Mask:
+def slices(mask: Labels, rng: np.random.Generator, *, axis: int = -1, every: int = 5) -> Labels:
     """All labels of every ``every``-th slice along ``axis``, the first one drawn; a 2D mask is kept whole."""
     check(mask)
     at_least("every", every, 1)

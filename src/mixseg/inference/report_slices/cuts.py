@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, Bytes
 from mixseg.data.scan import Scan
 from mixseg.inference.maps import Maps
 from mixseg.inference.report_slices.choices import Choice, Rank
 from mixseg.inference.report_slices.montage import Montage, lay_out
-
-Bytes = NDArray[np.uint8]
 
 LONGEST_SIDE = 256
 """Larger planes are thinned out: the examples of a run stay below 2 MB."""

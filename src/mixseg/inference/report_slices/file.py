@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import writing_arrays
+from mixseg.core.types import Bytes
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import Row
 from mixseg.inference.maps import Maps
 from mixseg.inference.report_slices.choices import choose, choose_common
-from mixseg.inference.report_slices.cuts import Bytes, Example, Plane, cut
+from mixseg.inference.report_slices.cuts import Example, Plane, cut
 from mixseg.inference.report_slices.montage import Montage
 
 SAID = ("case", "part", "rank", "dsc")

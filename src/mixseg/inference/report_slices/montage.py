@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE
-
-Bytes = NDArray[np.uint8]
+from mixseg.core.types import IGNORE, Bytes
 
 TILES, COLUMNS = 10, 5
 MARGIN = 0.15

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from mixseg.core.types import Bytes
 from mixseg.report.figures.pictures import Strip, around, outline, panels, tallness
 from mixseg.report.figures.style import plain
 
-Bytes = NDArray[np.uint8]
 SIDE = 2.4
 """Inches of a panel."""
 

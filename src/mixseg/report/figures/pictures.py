@@ -15,10 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, Bytes
 from mixseg.report.figures.style import DASHES, INK, SOFT, STRUCTURES, plain
 
-Bytes = NDArray[np.uint8]
 MARGIN = 0.35
 """Of the structure's size, kept around it."""
 FLOOD = 4

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE, Case, Volume
+from mixseg.core.types import IGNORE, Case, Labels, Volume
 from mixseg.data.intensity import FAINT, to_8_bits
 from mixseg.datasets import contents, formats
 from mixseg.datasets.labels import thin
-
-Labels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

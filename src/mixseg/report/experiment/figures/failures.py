@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE, unsearched
+from mixseg.core.types import IGNORE, Labels, unsearched
 from mixseg.data.prepare.store import Prepared, PreparedCase
 from mixseg.evaluation.metrics import dice
 from mixseg.inference.report_slices import Plane, planes
@@ -21,7 +20,6 @@ from mixseg.report.figures.pictures import Strip, gallery
 from mixseg.report.run_files import RunFiles
 from mixseg.training.pseudo_labels import FILE, read_proposals
 
-Labels = NDArray[np.uint8]
 SHOWN = 4
 """Scans."""
 WIDEST = 13.0

@@ -15,7 +15,7 @@ from mixseg.core.files import write_json
 from mixseg.datasets import formats, load
 from mixseg.datasets.layouts.images import find_images
 from mixseg.inference import predictor
-from mixseg.inference.folder import RECORD, covered, predict_folder
+from mixseg.inference.folder import covered, predict_folder
 from mixseg.inference.sliding_window import Windows
 from mixseg.runs.device import Hardware
 from mixseg.training.train import train
@@ -112,7 +112,13 @@ def test_bad_images_are_told_one_by_one_when_all_others_are_predicted(tmp_path, 
     voxels[0, 0, 0] = np.nan
     formats.write(images / "c.nii.gz", voxels)
     assert main(["predict", str(run), "-i", str(images), "-o", str(out), "-device", "cpu"]) == 2
-    assert sorted(path.name for path in out.iterdir()) == ["b.nii.gz", "classes.json", "d.nii.gz", RECORD]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "b.mixseg.json",
+        "b.nii.gz",
+        "classes.json",
+        "d.mixseg.json",
+        "d.nii.gz",
+    ]
     first, second, summary = capsys.readouterr().err.splitlines()[-3:]
     assert "a.nii.gz cannot be read, it is truncated or damaged: copy or export it again" in first
     assert "c.nii.gz holds nan or inf in 1 of its 512 voxels: export" in second
@@ -182,7 +188,7 @@ def test_a_run_without_validation_scans_predicts_with_its_last_weights(tmp_path)
     ("method", "branch"), [("kl-ent", "student (bottom)"), ("lower-bound", "network (top)"), ("ssco", "teachers")]
 )
 def test_it_is_said_which_output_of_which_weights_goes_where(tmp_path, capsys, method, branch):
-    run, out = tmp_path / "run", tmp_path / "out"
+    run = tmp_path / "run"
     train(config(method=method, steps=6, validate_every=2), data(), run, hardware=Hardware("cpu"))
     formats.write(
         tmp_path / "images" / "a.nii.gz", np.random.default_rng(0).normal(size=(16, 16, 2)).astype(np.float32)
@@ -190,6 +196,7 @@ def test_it_is_said_which_output_of_which_weights_goes_where(tmp_path, capsys, m
     capsys.readouterr()
     best = checkpoint(run / "best.pt")["step"]
     for asked, weights in ((None, f"best checkpoint (step {best})"), ("last", "last checkpoint (step 6)")):
+        out = tmp_path / f"out-{asked}"
         predict_folder(run, tmp_path / "images", out, checkpoint=asked, device="cpu")
         said = f"The {branch} of the {weights} of {run} predicts; label maps go to {out}.\n"
         assert capsys.readouterr().out == said
@@ -413,51 +420,6 @@ def slices(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["b", "b_entropy"])
-def test_a_file_that_no_prediction_left_is_not_overwritten(slices, tmp_path, capsys, name):
-    formats.write(tmp_path / f"{name}.nii.gz", np.ones((16, 16, 2), np.uint8))
-    before = (tmp_path / f"{name}.nii.gz").read_bytes()
-    command = ["predict", str(slices / "run"), "-i", str(slices / "images"), "-o", str(tmp_path), "-device", "cpu"]
-    assert main([*command, "--entropy"]) == 2
-    said = f"{tmp_path / name}.nii.gz would be overwritten, and mixseg predict did not write it (no "
-    assert capsys.readouterr().err.startswith(said)
-    assert [path.name for path in tmp_path.iterdir()] == [f"{name}.nii.gz"]
-    assert (tmp_path / f"{name}.nii.gz").read_bytes() == before
-
-
-def test_a_prediction_into_a_folder_does_not_make_all_that_lies_in_it_its_own(slices, tmp_path):
-    run, images = slices / "run", slices / "images"
-    predict_folder(run, images / "a.nii.gz", tmp_path, device="cpu")
-    (tmp_path / "b.nii.gz").write_text("drawn by hand")
-    with pytest.raises(MixsegError, match=r"b\.nii\.gz would be overwritten, and mixseg predict did not write it"):
-        predict_folder(run, images, tmp_path, device="cpu")
-    assert (tmp_path / "b.nii.gz").read_text() == "drawn by hand"
-    predict_folder(run, images / "a.nii.gz", tmp_path, device="cpu")
-
-
-def test_names_of_classes_that_no_prediction_left_are_not_overwritten(slices, tmp_path):
-    (tmp_path / "classes.json").write_text('["background", "theirs"]')
-    with pytest.raises(MixsegError, match=r"classes\.json would be overwritten"):
-        predict(slices, tmp_path)
-    assert (tmp_path / "classes.json").read_text() == '["background", "theirs"]'
-
-
-def test_a_prediction_that_was_stopped_can_be_begun_again(slices, tmp_path, monkeypatch):
-    write = formats.write
-
-    def stopped(path, *arguments, **options):
-        if path.name == "b.nii.gz":
-            raise KeyboardInterrupt
-        write(path, *arguments, **options)
-
-    monkeypatch.setattr(formats, "write", stopped)
-    with pytest.raises(KeyboardInterrupt, match="the same command begins again with the first image"):
-        predict(slices, tmp_path)
-    monkeypatch.undo()
-    assert (tmp_path / "a.nii.gz").exists()
-    assert set(predict(slices, tmp_path)) == {"a", "b"}
-
-
 def test_maps_that_are_not_written_again_are_named(slices, tmp_path, capsys):
     predict(slices, tmp_path, entropy=True, probabilities=True)
     assert "Left over" not in capsys.readouterr().out
@@ -475,4 +437,4 @@ def test_a_run_that_is_not_finished_is_called_so(slices, tmp_path, capsys):
     predict_folder(tmp_path / "run", slices / "images" / "a.nii.gz", tmp_path / "out", device="cpu")
     said = f"{tmp_path / 'run'} is not finished: train it to its end, step 2, for a better answer."
     assert capsys.readouterr().out.splitlines()[1:] == [said]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.nii.gz", "classes.json", RECORD]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.mixseg.json", "a.nii.gz", "classes.json"]

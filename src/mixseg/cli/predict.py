@@ -20,6 +20,7 @@ def predict(
     entropy: bool = False,
     window: Annotated[Literal["gaussian", "uniform"] | None, conf.arg(help_behavior_hint="")] = None,
     overlap: Annotated[float | None, conf.arg(help_behavior_hint="")] = None,
+    overwrite: bool = False,
     device: Device = "auto",
 ) -> None:
     """Write a label map for each image of a folder, with the image's own geometry.
@@ -37,6 +38,7 @@ def predict(
         window: Of volumes: let the middle of a window count more than its rim, or all of it alike; if not given, as in
             the run's config.
         overlap: Of volumes: the share of a window that the next one sees too, such as 0.5; likewise.
+        overwrite: Replace label maps of another model or image too, and files that mixseg did not write.
         device: auto takes the GPU if there is one.
     """
     from mixseg.inference.folder import predict_folder
@@ -51,6 +53,7 @@ def predict(
         entropy=entropy,
         window=window,
         overlap=overlap,
+        overwrite=overwrite,
         device=device,
     )
     print(f"Written: {out}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, lacks_memory, listed
-from mixseg.core.files import check_name, explained, sweep, write_json
+from mixseg.core.files import check_name, sweep, write_json
 from mixseg.core.progress import Progress
 from mixseg.core.types import CLASSES, ENTROPY, PROBABILITY, Branch, Case, Device
 from mixseg.data.prepare.build import bare_scan
@@ -26,11 +26,18 @@ from mixseg.datasets.layouts.images import find_images
 from mixseg.evaluation.pairing import is_beside
 from mixseg.evaluation.scores import branch_name
 from mixseg.inference.predictor import Predictor, Tell
+from mixseg.inference.sidecar import (
+    Origin,
+    Sidecar,
+    begin_maps,
+    file_name,
+    hashes,
+    map_name,
+    refuse_overwriting,
+    volumes_ml,
+)
 from mixseg.runs.config import Config
 from mixseg.runs.folder import RunFolder
-
-RECORD = "mixseg_predicted.txt"
-"""Beside predicted label maps: the names of the files that predictions wrote there, and may overwrite, one a line."""
 
 
 def predict_folder(
@@ -44,12 +51,13 @@ def predict_folder(
     entropy: bool = False,
     window: Literal["gaussian", "uniform"] | None = None,
     overlap: float | None = None,
+    overwrite: bool = False,
     device: Device = "auto",
 ) -> list[Path]:
-    """Write a label map for each image of ``images``; returns the files.
+    """Write a label map for each image of ``images``, with a sidecar that says what made it; returns the maps.
 
     An image that cannot be read, or is too large, does not keep the others from being predicted: it is told of when
-    they are written.
+    they are written. What the same command wrote before is replaced.
 
     Args:
         run: A run folder.
@@ -61,7 +69,11 @@ def predict_folder(
         entropy: Also write ``CASE_entropy.nii.gz``, in nats.
         window: How windows of a volume are weighed, if not as in the run's config.
         overlap: Share of a window that the next one sees too, likewise.
+        overwrite: Whether to replace other maps too: of another model or image, or nobody's that we know.
         device: Where to compute.
+
+    Raises:
+        MixsegError: A map would be lost, which is told before any work; or images could not be predicted.
     """
     folder = RunFolder(run)
     facts, classes = folder.facts, _classes(folder)
@@ -69,40 +81,42 @@ def predict_folder(
     cases = find_images(images, channels=facts["channels"])
     more = {"probabilities": probabilities, "entropy": entropy}
     endings = _endings(classes, **more)
-    _refuse_overwriting(cases, out, endings)
-    if images.is_dir() and out.resolve() in {source.path.parent.resolve() for case in cases for source in case.image}:
-        raise MixsegError(f"Label maps in {out}, beside their images, would be taken for scans: choose another -o.")
+    _refuse_among_images(cases, images, out)
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
+    if not overwrite:
+        refuse_overwriting(cases, out, endings, classes, predictor.origin)
     options = replace(config.prepare_options, target=None)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
-    print("\n".join([who, *_unfinished(folder), *_left_over(cases, out, endings)]), flush=True)
-    written: list[Path] = []
-    bad, said = [], ""
+    print(who, *_unfinished(folder), *_left_over(cases, out, endings), sep="\n", flush=True)
+    written, bad, said = list[Path](), list[str](), ""
     sweep(out)
     with _begins_anew(), Progress("predicting", total=len(cases)) as bar:
         for case in cases:
             try:
                 scan, place = scan_of(case, options, channels=facts["channels"])
-                for sentence in place.remarks():
-                    bar.say(sentence)
                 plan = predictor.memory_plan(scan, outputs=1, probabilities=probabilities or entropy)
-                if plan != said:
-                    bar.say(plan)
+                for sentence in (*place.remarks(), *([plan] if plan != said else [])):
+                    bar.say(sentence)
                 said = plan
                 maps = _answered(predictor, scan, place, classes, tell=partial(_tell, bar, case.id), **more)
+                about = _about(maps, predictor.origin, case, place, classes)
             except (MixsegError, MemoryError, RuntimeError) as error:
                 bad.append(_told(error, case))
                 bar.step(case.id)
                 continue
             if not written:
-                _claim(out, [CLASSES])
                 write_json(out / CLASSES, classes)  # for whoever scores them
-            written += _write(maps, case, out)
+            written += _write(maps, about, case, out)
             bar.step(case.id)
+    _refuse_unless_all(bad, cases)
+    return written
+
+
+def _refuse_unless_all(bad: Sequence[str], cases: Sequence[Case]) -> None:
+    """Nothing, or the sentences about images that could not be predicted."""
     if bad:
         done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
         raise MixsegError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
-    return written
 
 
 @contextmanager
@@ -123,6 +137,14 @@ def _answered(
         return {"": predictor.on_source(scan, place, outputs=[answer], tell=tell)[answer]}
     probs = predictor.probabilities_on_source(scan, place, outputs=[answer], tell=tell)[answer]
     return {"": predictor.decided(probs), **_maps(probs, classes, **more)}
+
+
+def _about(
+    maps: Mapping[str, NDArray[np.generic]], origin: Origin, case: Case, place: PreparedCase, classes: Sequence[str]
+) -> Sidecar:
+    """What the maps of a scan, by the ending of their names, were made from."""
+    volumes = volumes_ml(np.asarray(maps[""], np.uint8), classes, place)
+    return Sidecar(**asdict(origin), image=hashes(case), maps=tuple(map(map_name, maps)), volumes_ml=volumes)
 
 
 def _told(error: Exception, case: Case) -> str:
@@ -176,7 +198,7 @@ def _unfinished(run: RunFolder) -> list[str]:
 def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list[str]:
     """One sentence about maps of an earlier prediction of the ``cases`` that this one does not replace, if any."""
     names = {case.id for case in cases}
-    replaced = {_file(case, ending) for case in cases for ending in endings}
+    replaced = {file_name(case, ending) for case in cases for ending in endings}
     found = sorted(path.name for path in out.glob("*.nii.gz") if is_beside(formats.stem(path), names))
     old = [name for name in found if name not in replaced]
     return [f"Left over in {out} from an earlier prediction ({len(old)}): {listed(old)}"] if old else []
@@ -184,10 +206,6 @@ def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list
 
 def _tell(bar: Progress, name: str, said: str) -> None:
     bar.step(f"{name}, {said}", count=0)
-
-
-def _file(case: Case, ending: str) -> str:
-    return f"{case.id}{ending}.nii.gz"
 
 
 def _endings(classes: Sequence[str], *, probabilities: bool, entropy: bool) -> list[str]:
@@ -219,40 +237,20 @@ def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan
     return bare_scan(read_header(bare), read_native(bare, clip=options.clip), options)
 
 
-def _refuse_overwriting(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> None:
-    """Nothing, or one sentence about a file that would be lost: an image, or any that no prediction wrote."""
+def _refuse_among_images(cases: Sequence[Case], images: Path, out: Path) -> None:
+    """Nothing, or one sentence about an image that its label map would replace, or that it would lie beside."""
     for case in cases:
         for source in case.image:
-            if source.path.resolve() == (out / _file(case, "")).resolve():
+            if source.path.resolve() == (out / file_name(case, "")).resolve():
                 raise MixsegError(f"The label map of {source.path} would take its place: choose another -o.")
-    own = _own(out)
-    for name in [CLASSES, *(_file(case, ending) for case in cases for ending in endings)]:
-        if name not in own and (out / name).exists():
-            raise MixsegError(
-                f"{out / name} would be overwritten, and mixseg predict did not write it (no {RECORD} names it): "
-                "choose another -o."
-            )
+    if images.is_dir() and out.resolve() in {source.path.parent.resolve() for case in cases for source in case.image}:
+        raise MixsegError(f"Label maps in {out}, beside their images, would be taken for scans: choose another -o.")
 
 
-def _write(maps: Mapping[str, NDArray[Any]], case: Case, out: Path) -> list[Path]:
-    """Write the maps of a scan, by the ending of their names; returns the files."""
-    files = {_file(case, ending): values for ending, values in maps.items()}
-    _claim(out, list(files))
-    for name, values in files.items():
-        formats.write(out / name, values, like=case.image[0])
-    return [out / name for name in files]
-
-
-def _own(out: Path) -> set[str]:
-    """The names of the files in ``out`` that predictions wrote."""
-    record = out / RECORD
-    return set(record.read_text(encoding="utf-8").splitlines()) if record.is_file() else set()
-
-
-def _claim(out: Path, names: Sequence[str]) -> None:
-    """Record files as ours. Before they are written: what is killed on the way can then be begun again."""
-    new = [name for name in names if not (out / name).exists()]  # the others are ours, or they had been refused
-    with explained(out / RECORD):
-        out.mkdir(parents=True, exist_ok=True)
-        with (out / RECORD).open("a", encoding="utf-8") as file:
-            file.writelines(f"{name}\n" for name in new)
+def _write(maps: Mapping[str, NDArray[Any]], about: Sidecar, case: Case, out: Path) -> list[Path]:
+    """Write the maps of a scan, by the ending of their names, after what there is to say about them; returns them."""
+    begin_maps(case, out, list(maps), about)
+    files = {out / file_name(case, ending): values for ending, values in maps.items()}
+    for path, values in files.items():
+        formats.write(path, values, like=case.image[0])
+    return list(files)

@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, known
 from mixseg.core.types import Branch, Bytes, Device
+from mixseg.data.prepare.build import digest
 from mixseg.data.prepare.store import PreparedCase
 from mixseg.data.resample import probabilities_to_source, to_source
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import short_name
 from mixseg.inference.components import largest_pieces
 from mixseg.inference.maps import Maps, Piece, maps, pieces, probabilities, winners
+from mixseg.inference.sidecar import NOWHERE, Origin
 from mixseg.inference.sliding_window import Windows
 from mixseg.methods import Method
 from mixseg.runs.build import load
+from mixseg.runs.checkpoint import weights_hash
 from mixseg.runs.compile import evaluating, speed_up
-from mixseg.runs.config import Config
+from mixseg.runs.config import Config, to_dict
 from mixseg.runs.device import Hardware, make_fabric, settle_precision
 from mixseg.runs.folder import RunFolder
 
@@ -44,7 +47,7 @@ class Predictor:
         config: Of its run.
         fabric: Where it computes.
         classes: How many there are, the background included.
-        origin: Of its weights, in words, where they were loaded from a run.
+        origin: Of its answer, where its weights were loaded from a run.
         output: The one that users get, if not the method's own answer.
     """
 
@@ -52,7 +55,7 @@ class Predictor:
     config: Config
     fabric: Fabric
     classes: int
-    origin: str = ""
+    origin: Origin = NOWHERE
     output: str = ""
 
     @staticmethod
@@ -85,11 +88,10 @@ class Predictor:
         named = {short_name(output, method.outputs): output for output in method.outputs}
         if branch and len(named) == 1:
             raise MixsegError(f"{run.path} was trained by {run.config.method}, which has one answer: name no branch.")
+        config, output = config or run.config, named[branch] if branch else method.outputs[0]
+        origin = Origin(weights_hash(method), digest(to_dict(config)), chosen, step, output)
         speed_up(method, replace(run.config, compile=False), fabric)
-        origin = f"{chosen} checkpoint (step {step})"
-        return Predictor(
-            method.to(fabric.device), config or run.config, fabric, classes, origin, named[branch] if branch else ""
-        )
+        return Predictor(method.to(fabric.device), config, fabric, classes, origin, output)
 
     @property
     def answer(self) -> str:

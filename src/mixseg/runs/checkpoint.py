@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -201,6 +202,15 @@ def load_weights(method: Method, path: Path) -> int:
     averaged = content.get("average")
     _load(method, averaged["weights"] if averaged else content["method"], path)
     return int(content["step"])
+
+
+def weights_hash(method: Method) -> str:
+    """The hash of the weights, whatever file they came in and whatever machine they are on."""
+    state = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(method.state_dict().items()):
+        state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return state.hexdigest()
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:

@@ -48,26 +48,26 @@ def make_scan(kind: Kind, number: int, shape: tuple[int, ...], dims: int) -> Sca
 
 def make_scans(config: Config) -> Scans:
     """The scans of each kind that the method draws from."""
-    kinds = [kind for kind in KINDS if getattr(config.batch, kind)]
-    if config.dims == 3:
-        shape = tuple(side + side // 4 for side in config.patch)
+    kinds = [kind for kind in KINDS if getattr(config.training.batch, kind)]
+    if config.data.dims == 3:
+        shape = tuple(side + side // 4 for side in config.data.patch)
         return {kind: [make_scan(kind, i, shape, 3) for i in range(VOLUMES[kind])] for kind in kinds}
-    shape = (SLICES_PER_SCAN, *config.size)
+    shape = (SLICES_PER_SCAN, *config.data.size)
     return {kind: [make_scan(kind, i, shape, 2) for i in range(SLICES[kind] // SLICES_PER_SCAN)] for kind in kinds}
 
 
 def make_feed(scans: Scans, config: Config, device: torch.device) -> Feed:
     """The feed of a run."""
-    augmentation = AUGMENTATIONS[config.augment]
+    augmentation = AUGMENTATIONS[config.training.augment]
     return Feed(
         scans,
-        config.batch.counts,
-        grid=config.grid,
-        seed=config.seed,
-        intensity=config.intensity,
+        config.training.batch.counts,
+        grid=config.data.grid,
+        seed=config.training.seed,
+        intensity=config.data.intensity,
         augmentation=augmentation,
         device=device,
-        compiled=config.compile and device.type == "cuda",
+        compiled=config.runtime.compile and device.type == "cuda",
     )
 
 
@@ -82,9 +82,9 @@ def mixseg_step(scans: Scans, config: Config, fabric: Fabric) -> Step:
     count = itertools.count()
 
     def step() -> None:
-        number = next(count) % config.steps
+        number = next(count) % config.training.steps
         train_on(number)
-        method.after_step(number, number / config.steps)
+        method.after_step(number, number / config.training.steps)
 
     return step
 
@@ -95,7 +95,7 @@ def eager_step(scans: Scans, config: Config, device: torch.device, *, bf16: bool
     optimizer = make_optimizer(method, config)
     kinds = [kind for kind in KINDS if kind in scans]
     loaders = make_loaders(scans, config, device)
-    none = torch.empty((0, *config.grid), dtype=torch.uint8, device=device)
+    none = torch.empty((0, *config.data.grid), dtype=torch.uint8, device=device)
     count = itertools.count()
 
     def step() -> None:
@@ -104,14 +104,14 @@ def eager_step(scans: Scans, config: Config, device: torch.device, *, bf16: bool
             for kind, loader in zip(kinds, loaders, strict=True)
         }
         batch = Batch(*(drawn.get(kind, Part(none[:, None].float(), none, none)) for kind in KINDS))
-        number = next(count) % config.steps
+        number = next(count) % config.training.steps
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            terms = method(batch, number / config.steps)
+            terms = method(batch, number / config.training.steps)
         loss = sum(term.weight * term.value for term in terms.values())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        method.after_step(number, number / config.steps)
+        method.after_step(number, number / config.training.steps)
         [loss.item(), *(term.value.item() for term in terms.values())]
 
     return step
@@ -119,7 +119,7 @@ def eager_step(scans: Scans, config: Config, device: torch.device, *, bf16: bool
 
 def plain_step(scans: Scans, config: Config, device: torch.device, *, bf16: bool) -> Step:
     """The frozen loop, where it has the method."""
-    if not plain_family(config.method):
+    if not plain_family(config.method.name):
         return eager_step(scans, config, device, bf16=bf16)
     method = build(config, channels=1, classes=2)
     loop = PlainLoop(scans, config, branches=len(method.network.decoders), device=device, bf16=bf16)

@@ -61,7 +61,7 @@ class Bench:
     @property
     def steps(self):
         """As many as the preset has."""
-        return make_config(**self.settings).steps
+        return make_config(**self.settings).training.steps
 
     def write_scans(self, folder):
         """Make them, unless they are there."""

@@ -40,7 +40,9 @@ class ScanDataset(Dataset):
 
     def __init__(self, scans: Sequence[Scan], config: Config) -> None:
         self.scans, self.config = scans, config
-        self.index = [(s, i) for s, scan in enumerate(scans) for i in range(len(scan.image) if config.dims == 2 else 1)]
+        self.index = [
+            (s, i) for s, scan in enumerate(scans) for i in range(len(scan.image) if config.data.dims == 2 else 1)
+        ]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -48,24 +50,25 @@ class ScanDataset(Dataset):
     def __getitem__(self, item: int) -> tuple[Tensor, Tensor, Tensor]:
         at, i = self.index[item]
         scan = self.scans[at]
-        image = scan.image[i] if self.config.dims == 2 else scan.image
+        image = scan.image[i] if self.config.data.dims == 2 else scan.image
         none = np.full(image.shape[1:], UNLABELLED, np.uint8)
         masks = [none if mask is None else mask for mask in (scan.full, scan.partial)]
-        labels = [mask[i] if self.config.dims == 2 and mask is not none else mask for mask in masks]
-        if self.config.dims == 3:
+        labels = [mask[i] if self.config.data.dims == 2 and mask is not none else mask for mask in masks]
+        if self.config.data.dims == 3:
             image, *labels = self.random_patch(image, *labels)
         image = image.astype(np.float32)
-        image = image / 255 if self.config.intensity == "unit" else (image - scan.mean[0]) / scan.std[0]
+        image = image / 255 if self.config.data.intensity == "unit" else (image - scan.mean[0]) / scan.std[0]
         return torch.from_numpy(image), *(torch.from_numpy(label.astype(np.int64)) for label in labels)
 
     def random_patch(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """One place, quarter turn and mirroring for all arrays; the spatial axes are the last three."""
-        corner = [np.random.randint(0, n - p + 1) for n, p in zip(arrays[0].shape[1:], self.config.patch, strict=True)]  # noqa: NPY002
-        box = tuple(slice(c, c + p) for c, p in zip(corner, self.config.patch, strict=True))
+        patch = self.config.data.patch
+        corner = [np.random.randint(0, n - p + 1) for n, p in zip(arrays[0].shape[1:], patch, strict=True)]  # noqa: NPY002
+        box = tuple(slice(c, c + p) for c, p in zip(corner, patch, strict=True))
         arrays = tuple(array[(..., *box)] for array in arrays)
-        if self.config.augment != "none":
+        if self.config.training.augment != "none":
             turns, axis = np.random.randint(0, 4), np.random.randint(-3, -1)  # noqa: NPY002
-            turns = turns if self.config.patch[0] == self.config.patch[1] else 2 * (turns // 2)
+            turns = turns if self.config.data.patch[0] == self.config.data.patch[1] else 2 * (turns // 2)
             arrays = tuple(np.flip(np.rot90(array, turns, (-3, -2)), axis) for array in arrays)
         return [np.ascontiguousarray(array) for array in arrays]
 
@@ -82,7 +85,7 @@ def make_loaders(scans: Mapping[str, Sequence[Scan]], config: Config, device: to
         endless(
             DataLoader(
                 ScanDataset(scans[kind], config),
-                batch_size=getattr(config.batch, kind),
+                batch_size=getattr(config.training.batch, kind),
                 shuffle=True,
                 drop_last=True,
                 num_workers=WORKERS.get(device.type, 0),
@@ -90,7 +93,7 @@ def make_loaders(scans: Mapping[str, Sequence[Scan]], config: Config, device: to
             )
         )
         for kind in ("full", "partial", "bare")
-        if getattr(config.batch, kind)
+        if getattr(config.training.batch, kind)
     ]
 
 
@@ -186,15 +189,17 @@ class PlainLoop:
     def __init__(
         self, scans: Mapping[str, Sequence[Scan]], config: Config, *, branches: int, device: torch.device, bf16: bool
     ) -> None:
-        kind, own = (PlainVNet, (16, 4)) if config.network == "vnet" else (PlainUNet, (64, 4))
-        width, depth = config.width or own[0], config.depth or own[1]
-        self.net = kind(dims=config.dims, width=width, depth=depth, branches=branches).to(device).train()
+        kind, own = (PlainVNet, (16, 4)) if config.network.name == "vnet" else (PlainUNet, (64, 4))
+        width, depth = config.network.width or own[0], config.network.depth or own[1]
+        self.net = kind(dims=config.data.dims, width=width, depth=depth, branches=branches).to(device).train()
         self.optimizer = (
-            torch.optim.SGD(self.net.parameters(), config.lr, momentum=0.9, weight_decay=config.weight_decay)
-            if config.optimizer == "sgd"
-            else torch.optim.Adam(self.net.parameters(), config.lr, weight_decay=config.weight_decay)
+            torch.optim.SGD(
+                self.net.parameters(), config.training.lr, momentum=0.9, weight_decay=config.training.weight_decay
+            )
+            if config.training.optimizer == "sgd"
+            else torch.optim.Adam(self.net.parameters(), config.training.lr, weight_decay=config.training.weight_decay)
         )
-        self.weights, self.device, self.bf16 = METHODS[config.method].weights, device, bf16
+        self.weights, self.device, self.bf16 = METHODS[config.method.name].weights, device, bf16
         self.loaders = make_loaders(scans, config, device)
         self.log: list[dict[str, float]] = []
 

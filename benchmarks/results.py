@@ -20,12 +20,15 @@ from mixseg.core.files import read_json, replacing
 from mixseg.data.prepare.build import digest
 from mixseg.evaluation.metrics import METRICS
 from mixseg.report.run_files import RunFiles
-from mixseg.runs.config import Config, to_dict
+from mixseg.runs.config import KEYS, Config, flat, keys_where, settings_of
 from mixseg.runs.provenance import source_hash_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "results" / "runs.jsonl"
 PICTURES = ROOT / "docs" / "pictures"
+
+LOCATED = keys_where(lambda key: key.located)
+"""Keys that hold paths: of another machine, a line tells the name alone."""
 
 Record = dict[str, Any]
 
@@ -43,8 +46,10 @@ def make_record(run: Path) -> Record:
         raise MixsegError(f"{run} is not finished: train it to its end first.")
     check_commit(run, facts)
     config = read_json(run / "config.json")
-    for key in ("split", "proposals_from"):
-        config[key] = Path(config.get(key, "")).name
+    for key in LOCATED:
+        group = config.get(KEYS[key].group)
+        place = group if isinstance(group, dict) else config  # earlier versions wrote no groups
+        place[key] = Path(place.get(key, "")).name
     return {
         "id": run_id(config, facts),
         "config": config,
@@ -77,11 +82,11 @@ def check_commit(run: Path, facts: Record) -> None:
 def run_id(config: Record, facts: Record) -> str:
     """A hash of what was asked for, of the arrays, of who was train, val and test, and of whose proposals were used.
 
-    Of the config, what differs from the defaults of Config: a key that is added later does not rename older runs.
+    Of the config, in groups or without, what differs from the defaults of Config: a key that is added later does not
+    rename older runs, and neither does a group.
     """
-    defaults = to_dict(Config())
-    paths = ("split", "proposals_from")
-    told = {key: value for key, value in config.items() if key not in paths and value != defaults.get(key)}
+    defaults = settings_of(Config())
+    told = {key: value for key, value in flat(config).items() if key not in LOCATED and value != defaults[key]}
     seen = [facts[key] for key in ("data", "protocol", "proposals") if key in facts]
     return digest(told, *seen)[:16]
 
@@ -137,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             from results_curves import draw
 
-            dataset = read_json(options.runs[0] / "config.json")["dataset"]
+            dataset = RunFiles.read(options.runs[0]).config.data.dataset
             draw(options.runs, options.out or PICTURES / f"{dataset}-curves.png")
     except MixsegError as error:
         print(error, file=sys.stderr)

@@ -12,7 +12,7 @@ from mixseg.evaluation.scores import branch_name
 from mixseg.report.figures.style import INK, line, logarithmic, mark_steps, name_axes, panels
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import title
-from mixseg.runs.config import to_dict
+from mixseg.runs.config import settings_of
 from results_groups import changes
 
 STEP = "training step"
@@ -29,7 +29,7 @@ def draw(runs: Sequence[Path], out: Path) -> None:
         _shares(shares, run)
         for each in (dsc, terms, shares):
             mark_steps(each, [warned.step for warned in run.warned])
-            each.set_xlim(0, run.config.steps)
+            each.set_xlim(0, run.config.training.steps)
     with replacing(out) as temporary:
         figure.savefig(temporary, dpi=90)
 
@@ -40,7 +40,7 @@ def _dsc(axes: Axes, run: RunFiles) -> None:
         values = [100 * sum(look["dsc"][branch].values()) / len(look["dsc"][branch]) for look in looks]
         axes.plot([look["step"] for look in looks], values, **line(number), label=branch_name(branch, run.branches))
     axes.set_ylim(0, 100)
-    named = ", ".join((title(run), *changes(to_dict(run.config))))
+    named = ", ".join((title(run), *changes(settings_of(run.config))))
     name_axes(axes, named, STEP, "validation DSC (%)")
     _legend(axes)
 

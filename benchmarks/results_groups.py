@@ -12,7 +12,7 @@ from mixseg.experiments.planner import changed, setting
 from mixseg.experiments.protocol import PROTOCOLS, STRONG, steps_of
 from mixseg.methods import METHODS
 from mixseg.report.experiment.results import Spread, spread
-from mixseg.runs.config import Config, make_config, to_dict
+from mixseg.runs.config import Config, flat, make_config, settings_of
 
 Record = dict[str, Any]
 
@@ -61,9 +61,9 @@ class Group:
 
 
 def gather(records: Iterable[Record]) -> list[Group]:
-    """The groups, in the order in which their first runs were added."""
+    """The groups, in the order in which their first runs were added. The configs of their records are settings."""
     found: dict[tuple[Any, ...], list[Record]] = {}
-    for record in records:
+    for record in ({**each, "config": flat(each["config"])} for each in records):
         config = record["config"]
         column = setting(config["method"], config["set"])
         method = "-".join([config["method"], *record["proposed_by"]])
@@ -80,10 +80,10 @@ def _by_seed(records: Iterable[Record]) -> tuple[tuple[Record, ...], tuple[Recor
 
 
 def changes(config: Record) -> tuple[str, ...]:
-    """``key=value`` for each setting that is neither the preset's nor the protocol's."""
+    """``key=value`` for each of the settings that is neither the preset's nor the protocol's."""
     usual = usual_config(config["preset"], config["method"], config["dataset"], config["set"])
     # A line from before a key was made has its default, which is what every run did then.
-    told = changed(_counted({**to_dict(Config()), **config}), _counted(usual))
+    told = changed(_counted({**settings_of(Config()), **config}), _counted(usual))
     if usual["largest"] is None and told.get("largest"):
         del told["largest"]  # what the masks said is no choice
     weights = {**METHODS[config["method"]].weights, **config["weights"]}
@@ -100,7 +100,7 @@ def usual_config(preset: str, method: str, dataset: str, n: int | None) -> Recor
     """The config of a method under a preset in the experiments on ``dataset``."""
     grid = STRONG.get(dataset, {}) if preset == "strong" else {}
     told = {"preset": preset, "method": method, "dataset": dataset, "set": n, **PROTOCOLS.get(dataset, {}), **grid}
-    usual = to_dict(make_config(**told))
+    usual = settings_of(make_config(**told))
     return {**usual, "steps": steps_of(preset, dataset, n, usual["steps"], usual["batch"]["full"])}
 
 

@@ -10,7 +10,6 @@ rounding, carried through the steps, explains.
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -31,7 +30,7 @@ def losses(config: Config, hardware: Hardware, steps: int, *, fast: bool) -> Ten
     """The loss and its terms, weighted, in each of the first steps: ``(steps, 1 + terms)``."""
     from torch._inductor import config as inductor
 
-    fabric = make_fabric(hardware, settle_precision(config.precision, hardware.device, dims=config.dims))
+    fabric = make_fabric(hardware, settle_precision(config.runtime.precision, hardware.device, dims=config.data.dims))
     feed = make_feed(make_scans(config), config, fabric.device)
     method = build(config, channels=1, classes=2)
     if fast:
@@ -43,14 +42,14 @@ def losses(config: Config, hardware: Hardware, steps: int, *, fast: bool) -> Ten
     with inductor.patch(fallback_random=True):  # compiled code then draws the noise that eager code draws
         for step in range(steps):
             loss, terms = train_on(step)
-            method.after_step(step, step / config.steps)
+            method.after_step(step, step / config.training.steps)
             found.append([float(loss), *(float(term.weight) * float(term.value) for term in terms.values())])
     return torch.tensor(found, dtype=torch.float64)
 
 
 def difference(config: Config, hardware: Hardware, steps: int) -> float:
     """The largest difference between fast and plain, relative to the loss of the step."""
-    plain = losses(replace(config, compile=False), hardware, steps, fast=False)
+    plain = losses(config.changed(compile=False), hardware, steps, fast=False)
     fast = losses(config, hardware, steps, fast=True)
     return float(((fast - plain).abs() / plain[:, :1].abs().clamp(min=1e-3)).max())
 

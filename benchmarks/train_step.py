@@ -49,9 +49,9 @@ def measure(config: Config, fabric: Fabric, flags: Flags, args: argparse.Namespa
     """All versions of one method, timed in turn, and what else there is time for."""
     scans = make_scans(config)
     versions = race(scans, config, fabric, flags, args)
-    entry: dict[str, Any] = {"batch": config.batch.counts, "grid": config.grid}
+    entry: dict[str, Any] = {"batch": config.training.batch.counts, "grid": config.data.grid}
     entry |= {"versions": {version.name: version.entry() for version in versions}}
-    entry["plain_is"] = "plain_loop.py" if plain_family(config.method) else "mixseg's method, eager"
+    entry["plain_is"] = "plain_loop.py" if plain_family(config.method.name) else "mixseg's method, eager"
     whole = not args.short and args.deadline.leaves(10)
     if whole:
         entry["profile"] = {version.name: profiled(version, flags) for version in versions if version.step}
@@ -60,11 +60,11 @@ def measure(config: Config, fabric: Fabric, flags: Flags, args: argparse.Namespa
         version.step = None
     clean(fabric.device)
     entry["feed"] = attempt(lambda: time_feed(scans, config, fabric.device))
-    if whole and config.dims == 2:
+    if whole and config.data.dims == 2:
         entry["look"] = attempt(lambda: time_look(scans, config, fabric))
     if not whole:
         return {**entry, "floors": {"error": "left out"}}
-    say(f"{config.method}: floors")
+    say(f"{config.method.name}: floors")
     floor = attempt(lambda: measure_floors(scans, config, fabric, args.ceilings))
     for version in entry["versions"].values():
         for which in ("arithmetic", "attainable"):
@@ -83,14 +83,14 @@ def race(scans: Scans, config: Config, fabric: Fabric, flags: Flags, args: argpa
     versions = []
     for name, make in makers.items():
         if name in args.versions:
-            say(f"{config.method}: {name} warms up")
+            say(f"{config.method.name}: {name} warms up")
             flags.set(name)
             versions.append(Version(name, make, device))
     for turn in range(ROUNDS):
         for version in versions:
             flags.set(version.name)
             version.time(BLOCKS, args.round_s)
-            say(f"{config.method}: {version.name} {version.ms:.2f} ms (round {turn + 1})")
+            say(f"{config.method.name}: {version.name} {version.ms:.2f} ms (round {turn + 1})")
     return versions
 
 
@@ -98,7 +98,7 @@ def measure_floors(scans: Scans, config: Config, fabric: Fabric, ceiling: dict[s
     """The floors of mixseg's step: what it must compute, in its precision."""
     batch = make_feed(scans, config, fabric.device)(0)
     method = build(config, channels=batch.parts[0].image.shape[1], classes=2).to(fabric.device)
-    work = observe(method, batch, autocast=fabric.autocast(), optimizer=config.optimizer)
+    work = observe(method, batch, autocast=fabric.autocast(), optimizer=config.training.optimizer)
     parameters = sum(parameter.numel() for parameter in method.parameters())
     del method, batch
     clean(fabric.device)
@@ -134,12 +134,12 @@ def environment(fabric: Fabric, config: Config) -> dict[str, Any]:
         "lightning_fabric": lightning_fabric.__version__,
         "date": time.strftime("%Y-%m-%d"),
         "preset": config.preset,
-        "dims": config.dims,
+        "dims": config.data.dims,
         "precision": str(activations(fabric)).removeprefix("torch."),
-        "compile": config.compile and cuda,
-        "network": config.network,
-        "width": config.width,
-        "depth": config.depth,
+        "compile": config.runtime.compile and cuda,
+        "network": config.network.name,
+        "width": config.network.width,
+        "depth": config.network.depth,
     }
 
 

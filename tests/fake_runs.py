@@ -61,13 +61,13 @@ def guess(truth, classes, off, rng):
 
 def entries(config, classes, *, collapse, branches):
     """Lines of a log: terms fall, DSC rises until the last look, at two thirds the student may run away and return."""
-    rng = np.random.default_rng(config.seed)
+    rng = np.random.default_rng(config.training.seed)
     expected = [0.9, *[0.04, 0.06, *[0.01] * 20][: len(classes) - 1]]
     dual = "top" in branches and len(branches) > 1
     weights = {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": 1.0} if dual else {"full": 1.0}
     guard = Guard(classes, expected, weights)
-    for step in range(config.looks, config.steps + 1, config.looks):
-        x = step / config.steps
+    for step in range(config.training.looks, config.training.steps + 1, config.training.looks):
+        x = step / config.training.steps
         away = collapse and 0.6 < x < 0.8
         late = 0.98 if x == 1 else 1.0  # so that the last checkpoint is not the best
         terms = {name: float(0.7 * math.exp(-4 * x) * rng.uniform(0.8, 1.2) + 0.01) for name in weights}
@@ -83,7 +83,7 @@ def entries(config, classes, *, collapse, branches):
             }
             for branch, off in branches.items()
         }
-        entry = {"step": step, "lr": config.lr, "loss": sum(weights[n] * v for n, v in terms.items())}
+        entry = {"step": step, "lr": config.training.lr, "loss": sum(weights[n] * v for n, v in terms.items())}
         entry |= {"terms": terms, "weights": weights, "dsc": dsc, "told": ""}
         entry["score"] = float(np.mean(list(dsc[next(iter(dsc))].values())))
         if dual:
@@ -126,7 +126,7 @@ def write_run(
     write_json(folder / "environment.json", facts)
     log = Log(folder / "log.jsonl", keep_until=0)
     for entry in entries(config, classes, collapse=collapse, branches=branches):
-        if finished or entry["step"] <= config.steps // 2:
+        if finished or entry["step"] <= config.training.steps // 2:
             log.write(entry)
     if not finished:
         return []
@@ -138,7 +138,7 @@ def _score(folder, config, parts, classes, branches):
     for checkpoint, better in (("last", 1.0), ("best", 0.9)):
         for part, scans in parts.items():
             for each in scans:
-                rng = np.random.default_rng([int(each.name[-3:]), config.seed])
+                rng = np.random.default_rng([int(each.name[-3:]), config.training.seed])
                 probs = {name: guess(each.full, len(classes), better * off, rng) for name, off in branches.items()}
                 if checkpoint == "last":
                     found[each.name] = probs
@@ -153,7 +153,7 @@ def _score(folder, config, parts, classes, branches):
     def kept(each):
         return decided([Piece((slice(None),), found[each.name])], each.full.shape, sureness=True)
 
-    write_examples(folder / "examples.npz", rows, parts, kept, dims=config.dims)
-    summary = {"steps": config.steps, "training_seconds": 93.2, "seconds": 99.0, "peak_gpu_gib": None}
+    write_examples(folder / "examples.npz", rows, parts, kept, dims=config.data.dims)
+    summary = {"steps": config.training.steps, "training_seconds": 93.2, "seconds": 99.0, "peak_gpu_gib": None}
     write_json(folder / "finished.json", {**summary, "test": "test" in parts, "summary": summarise(rows)})
     return rows

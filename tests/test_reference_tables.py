@@ -10,9 +10,10 @@ import pytest
 
 from conftest import ROOT
 from mixseg.experiments.paper import EXPERIMENTS
-from mixseg.methods import METHODS, MethodOptions
+from mixseg.methods import METHODS
 from mixseg.report.experiment.tables_markdown import grid
-from mixseg.runs.config import BatchSizes, Config
+from mixseg.runs.config import GROUPS, KEYS, Config, settings_of
+from mixseg.runs.config_groups import BatchSizes
 from mixseg.runs.presets import PRESETS
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -23,11 +24,6 @@ def meanings(kind):
     attributes = kind.__doc__.split("Attributes:")[1]
     found = re.findall(r"^ {8}(\w+): (.*?)(?=^ {8}\w+: |\Z)", attributes, re.DOTALL | re.MULTILINE)
     return {key: " ".join(text.split()).replace("``", "`").replace("|", "\\|") for key, text in found}
-
-
-def default(field):
-    value = field.default_factory() if field.default is dataclasses.MISSING else field.default
-    return json.dumps(dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value)
 
 
 def values(hint):
@@ -53,14 +49,19 @@ def values(hint):
     return names[hint]
 
 
+def explained(kind):
+    """The same of all its keys, those of the class below it too."""
+    below, *_ = kind.__mro__[1:]
+    return {**({} if below is object else meanings(below)), **meanings(kind)}
+
+
 def keys_table():
-    hints = typing.get_type_hints(Config)
-    told = meanings(Config) | meanings(MethodOptions)  # for the options of methods, Config refers to these
-    rows = (
-        (f"`{field.name}`", f"`{default(field)}`", values(hints[field.name]), told[field.name])
-        for field in dataclasses.fields(Config)
-    )
-    return grid(("key", "default", "values", "meaning"), rows, words=4)
+    told, usual = {group: explained(kind) for group, kind in {"": Config, **GROUPS}.items()}, settings_of(Config())
+    rows = []
+    for key, of in KEYS.items():
+        group = f"`{of.group}`" if of.group else ""
+        rows.append((group, f"`{of.name}`", f"`{json.dumps(usual[key])}`", values(of.hint), told[of.group][of.name]))
+    return grid(("group", "key", "default", "values", "meaning"), rows, words=5)
 
 
 def weights_table():
@@ -73,12 +74,11 @@ def weights_table():
 
 def preset_table(name):
     plane, volume = (PRESETS[name][dims] for dims in (2, 3))
-    own = {field.name: default(field) for field in dataclasses.fields(Config)}
     rows = []
-    for key in own:
+    for key, usual in settings_of(Config()).items():
         if key in plane or key in volume:
             each = (f"`{json.dumps(of[key])}`" if key in of else "-" for of in (plane, volume))
-            rows.append((f"`{key}`", *each, f"`{own[key]}`"))
+            rows.append((f"`{key}`", *each, f"`{json.dumps(usual)}`"))
     return grid(("key", "in 2D", "in 3D", "default"), rows, words=4)
 
 
@@ -115,7 +115,8 @@ def test_the_page_holds_the_table_of_the_code(page, name, table):
 
 
 def test_the_docstring_explains_every_key_and_no_other():
-    assert list(meanings(Config)) == [field.name for field in dataclasses.fields(Config)]
+    for kind in (Config, *GROUPS.values()):
+        assert list(explained(kind)) == [field.name for field in dataclasses.fields(kind)], kind
 
 
 if __name__ == "__main__":

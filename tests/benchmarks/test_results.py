@@ -19,7 +19,7 @@ import results_groups
 import results_tables
 import results_variants
 from mixseg.core.errors import MixsegError
-from mixseg.runs.config import make_config, to_dict
+from mixseg.runs.config import grouped, make_config, settings_of, to_dict
 
 FACTS = {
     "python": "3.12",
@@ -112,7 +112,7 @@ def book(tmp_path):
 
 def test_a_line_holds_what_a_reader_needs_and_no_path_of_the_machine(book):
     (line,) = book.add("a", method="kl-ent", split="/home/somebody/splits.json")
-    assert line["config"]["split"] == "splits.json"
+    assert line["config"]["data"]["split"] == "splits.json"
     assert line["counts"]["partial"] == 2
     assert line["best_step"] == 20, "the first of equals, as training chooses"
     assert (line["commit"], line["versions"]["torch"], line["training_seconds"]) == ("abc", "2.9", 9.0)
@@ -142,9 +142,19 @@ def test_other_seeds_settings_data_and_patients_are_other_runs(book):
 
 
 def test_a_key_that_is_added_to_the_config_later_does_not_rename_a_run():
-    config = to_dict(make_config(preset="paper"))
-    older = {key: value for key, value in config.items() if key != "average"}
+    config = settings_of(make_config(preset="paper"))
+    older = {key: value for key, value in config.items() if key != "mlflow"}
     assert results.run_id(config, FACTS) == results.run_id(older, FACTS)
+
+
+def test_the_groups_do_not_rename_a_run_and_neither_do_the_keys_that_went_with_them():
+    settings = settings_of(make_config(preset="paper", method="kl", batch={"partial": 4}))
+    ids = {
+        results.run_id(each, FACTS)
+        for each in (settings, grouped(settings), {**settings, "average": 0.0, "init": "xavier"})
+    }
+    # What 0.1.0 made of this config.
+    assert ids == {"a5217f374fcc0b64"}
 
 
 def test_an_unfinished_run_is_refused(book):
@@ -185,7 +195,7 @@ def test_of_a_seed_that_was_trained_twice_the_first_run_counts_and_both_are_list
 )
 def test_changes_name_what_differs_from_the_preset(settings, expected):
     told = {"preset": "paper", "dataset": "acdc", "target": ["LV"], "partial": "erosion-3x3", "set": 3, **settings}
-    assert set(results_groups.changes(to_dict(make_config(method="kl-ent", **told)))) == set(expected)
+    assert set(results_groups.changes(settings_of(make_config(method="kl-ent", **told)))) == set(expected)
 
 
 def test_a_setting_of_a_term_is_none_of_a_method_without_it():
@@ -193,13 +203,13 @@ def test_a_setting_of_a_term_is_none_of_a_method_without_it():
     for method, expected in {
         "lower-bound": (),
         "single": ("weak_over=voxels",),
-        "kl-ent": ("weak_over=voxels", "ramp=0.5"),
+        "kl-ent": ("ramp=0.5", "weak_over=voxels"),
     }.items():
-        assert results_groups.changes(to_dict(make_config(method=method, **told))) == expected
+        assert results_groups.changes(settings_of(make_config(method=method, **told))) == expected
 
 
 def test_a_line_from_before_a_key_was_made_has_its_default_and_not_the_presets():
-    config = to_dict(make_config(preset="paper", method="kl", dataset="acdc", target=["LV"], set=3))
+    config = settings_of(make_config(preset="paper", method="kl", dataset="acdc", target=["LV"], set=3))
     assert results_groups.changes(config) == ()
     del config["weak_over"]
     assert results_groups.changes(config) == ("weak_over=voxels",)
@@ -208,8 +218,8 @@ def test_a_line_from_before_a_key_was_made_has_its_default_and_not_the_presets()
 def test_larger_sets_take_as_many_epochs():
     told = {"preset": "paper", "dataset": "acdc", "target": ["LV"], "partial": "erosion-3x3"}
     for n, factor in {3: 1, 5: 10 / 6, 10: 21 / 6}.items():
-        steps = round(make_config(preset="paper").steps * factor)
-        assert results_groups.changes(to_dict(make_config(**told, set=n, steps=steps))) == ()
+        steps = round(make_config(preset="paper").training.steps * factor)
+        assert results_groups.changes(settings_of(make_config(**told, set=n, steps=steps))) == ()
 
 
 @pytest.mark.parametrize(("method", "steps"), [("ua-mt", 6500), ("lower-bound", 3000)])
@@ -217,7 +227,7 @@ def test_methods_that_take_fewer_slices_a_step_take_as_many_epochs(method, steps
     told = {"preset": "paper", "dataset": "acdc", "target": ["LV"], "partial": "erosion-3x3", "set": 3}
     for asked, expected in ((steps, ()), (steps + 1, (f"steps={steps + 1}",))):
         config = make_config(method=method, steps=asked, **told)
-        assert results_groups.changes(to_dict(config)) == expected
+        assert results_groups.changes(settings_of(config)) == expected
 
 
 def test_the_page_shows_ours_beside_the_papers_and_says_what_was_not_run(book):
@@ -271,7 +281,7 @@ def test_proposals_are_named_after_the_method_that_made_them(book):
     facts = {"proposals": {"methods": ["kl"], "checkpoint": "c1"}}
     told = {"method": "proposals", "proposals_from": "/home/somebody/set3-kl", "dsc": 0.75, "facts": facts}
     lines = book.add("a", **told)
-    assert lines[0]["config"]["proposals_from"] == "set3-kl"
+    assert lines[0]["config"]["method"]["proposals_from"] == "set3-kl"
     page = results_tables.page("acdc", results_groups.gather(lines))
     assert "| `proposals-kl` | top | 1 | 75.00 (+0.73)" in page
     assert "| `proposals-lower-bound` | top | 0 | not run | not run | 63.11" in page

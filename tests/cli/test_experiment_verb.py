@@ -165,7 +165,7 @@ def test_no_experiment_is_refused_as_it_is(tmp_path, monkeypatch, name, preset):
         raise ReadError
 
     # On "meta", where networks are tried, drawing the first weights takes most of the time and gives none.
-    monkeypatch.setattr("mixseg.networks.initialise", lambda network, init: None)
+    monkeypatch.setattr("mixseg.networks.initialise", lambda network: None)
     monkeypatch.setattr("mixseg.experiments.run_experiment.find_scans", read)
     monkeypatch.setattr("mixseg.experiments.run_experiment._measure", read)
     with pytest.raises(ReadError):
@@ -231,7 +231,7 @@ def test_a_finished_run_of_the_same_name_with_another_setting_is_refused(scans, 
     (stored,) = (tmp_path / "out" / "runs").glob("*/config.json")
     stored.write_text(stored.read_text().replace('"width": 2', '"width": 3'))
     assert again(scans, tmp_path) == 2
-    assert "holds a run with width=3, not 2: choose another --out." in capsys.readouterr().err
+    assert "holds a run with width=3, not 2: choose another --out" in capsys.readouterr().err
 
 
 def test_a_narrower_table_says_that_the_wider_one_is_not_lost(scans, tmp_path, capsys):
@@ -257,7 +257,7 @@ def test_rows_of_a_chain_are_run_in_order_and_labels_are_counted(scans, tmp_path
 
 def test_labels_are_counted_on_the_split_that_the_runs_draw(scans, tmp_path, monkeypatch):
     def asked_for(folder, cases, config):
-        raise MixsegError(f"a split for {config.target}")
+        raise MixsegError(f"a split for {config.data.target}")
 
     monkeypatch.setattr("mixseg.experiments.run_experiment.find_split", asked_for)
     with pytest.raises(MixsegError, match=r"a split for \('LV',\)"):

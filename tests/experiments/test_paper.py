@@ -96,7 +96,7 @@ def test_every_recipe_is_a_config_whose_method_has_the_outputs(name):
     outputs = {method: build(make_config(method=method, **SMALL), channels=1, classes=2).outputs for method in METHODS}
     for row in EXPERIMENTS[name].rows:
         recipe = row.recipe
-        assert make_config(method=recipe.method, preset="paper", **recipe.changes).method == recipe.method
+        assert make_config(method=recipe.method, preset="paper", **recipe.changes).method.name == recipe.method
         assert set(row.outputs) <= set(outputs[recipe.method])
         assert row.outputs[0] == outputs[recipe.method][0]
         assert (recipe.source is None) == (METHODS[recipe.method].sees != "proposals")

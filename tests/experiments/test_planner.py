@@ -14,7 +14,7 @@ from mixseg.experiments.planner import Request, make_plan
 from mixseg.experiments.protocol import PROTOCOLS, Scans, find_scans, strong_grid
 from mixseg.methods import METHODS
 from mixseg.report.experiment.tables_paper import beside
-from mixseg.runs.config import make_config, to_dict
+from mixseg.runs.config import make_config, settings_of
 
 TRAINED = [name for name, experiment in EXPERIMENTS.items() if not experiment.measured]
 
@@ -31,7 +31,7 @@ def plan_of(name, request=None, *, dataset="acdc", train=60) -> Plan:
 def effective(settings):
     """What a run does, whichever way it is asked for."""
     config = make_config(**settings)
-    told = to_dict(replace(config, weights={**METHODS[config.method].weights, **config.weights}))
+    told = settings_of(config.changed(weights=config.method.all_weights))
     return {key: str(value) for key, value in told.items()}
 
 
@@ -122,7 +122,7 @@ def test_a_term_that_only_some_methods_have_can_be_switched_off_for_all():
     plan = plan_of("main", Request(preset="strong", settings={"weights": {"mix": 0.0}}, sets=(3,)))
     mixed = [run for run in plan.runs if METHODS[run.settings["method"]].sees == "mixed"]
     assert mixed
-    assert all(make_config(**run.settings).weights["mix"] == 0.0 for run in mixed)
+    assert all(make_config(**run.settings).method.weights["mix"] == 0.0 for run in mixed)
     assert all("mix-0" in run.name for run in mixed)
     dice = plan_of("main", Request(settings={"weights": {"dice": 1.0}}, sets=(3,)))
     assert all("dice-1" in run.name for run in dice.runs)

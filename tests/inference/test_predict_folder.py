@@ -292,7 +292,7 @@ def test_an_overlap_is_a_share_of_the_patch():
     assert covered(asked, window=None, overlap=None) == asked
     half = covered(asked, window="gaussian", overlap=0.5)
     assert Windows.of(half) == Windows((112, 112, 80), (56, 56, 40), "gaussian")
-    assert covered(asked, window=None, overlap=0.999).stride == (1, 1, 1)
+    assert covered(asked, window=None, overlap=0.999).inference.stride == (1, 1, 1)
     for wrong in (-0.1, 1.0, 50):
         with pytest.raises(MixsegError, match="give a share from 0 to below 1"):
             covered(asked, window=None, overlap=wrong)

@@ -9,7 +9,7 @@ import torch
 from discs import batch, tiny_method, total
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE
-from mixseg.methods import METHODS, MethodOptions, terms_of
+from mixseg.methods import METHODS, AblationOptions, MethodOptions, TermOptions, terms_of
 from mixseg.methods.base import ramp_up
 from mixseg.runs.build import build
 from mixseg.runs.config import make_config
@@ -62,7 +62,7 @@ def test_with_separate_passes_labelled_rows_do_not_depend_on_the_other_rows():
 
 def test_with_joint_passes_they_do():
     seen = batch(2, 3)
-    method = tiny_method("kl-ent", options=MethodOptions(passes="joint"), dropout=0.0)
+    method = tiny_method("kl-ent", options=MethodOptions(ablation=AblationOptions(passes="joint")), dropout=0.0)
     ours, theirs = (method(some, 0.5) for some in (seen, other_partial_scans(seen)))
     assert abs(ours["full"].value - theirs["full"].value).item() > 1e-4
     assert abs(ours["distill"].value - theirs["distill"].value).item() > 1e-6
@@ -76,7 +76,7 @@ def test_with_joint_passes_they_do():
 @pytest.mark.parametrize("passes", ["separate", "joint"])
 def test_the_terms_are_those_of_plain_loops(passes):
     seen = batch(2, 2, 1)
-    terms, top, bottom = evaluated("kl-ent", seen, options=MethodOptions(passes=passes))
+    terms, top, bottom = evaluated("kl-ent", seen, options=MethodOptions(ablation=AblationOptions(passes=passes)))
     assert list(terms) == ["full", "weak", "distill", "entropy"]
     assert bottom.shape[0] == 5
     found = {name: term.value.item() for name, term in terms.items()}
@@ -96,7 +96,7 @@ def test_the_divergence_goes_from_top_to_bottom_unless_reversed():
     values = {}
     for name in ("kl", "reverse-kl"):
         # Far apart, so that the two directions differ by more than rounding.
-        method = tiny_method("kl", options=MethodOptions(divergence=name)).eval()
+        method = tiny_method("kl", options=MethodOptions(TermOptions(divergence=name))).eval()
         with torch.no_grad():
             method.network.decoders[0].head.bias.copy_(torch.tensor([0.0, 1.0]))
             method.network.decoders[1].head.bias.copy_(torch.tensor([4.0, 0.0]))
@@ -111,7 +111,7 @@ def test_the_divergence_goes_from_top_to_bottom_unless_reversed():
 
 def test_a_temperature_divides_the_probabilities_before_the_second_softmax():
     seen = batch(2, 0)
-    terms, top, bottom = evaluated("kl", seen, options=MethodOptions(temperature=2.0))
+    terms, top, bottom = evaluated("kl", seen, options=MethodOptions(ablation=AblationOptions(temperature=2.0)))
     teacher, student = (plain_softmax(plain_softmax(logits) / 2) for logits in (top, bottom))
     expected = (teacher * np.log(teacher / student)).sum(axis=1).mean()
     assert terms["distill"].value.item() == pytest.approx(expected, rel=1e-3, abs=1e-7)
@@ -119,7 +119,7 @@ def test_a_temperature_divides_the_probabilities_before_the_second_softmax():
 
 @pytest.mark.parametrize("detach", [True, False])
 def test_distillation_moves_the_top_decoder_only_if_it_is_not_detached(detach):
-    method = tiny_method("kl-ent", options=MethodOptions(detach=detach))
+    method = tiny_method("kl-ent", options=MethodOptions(ablation=AblationOptions(detach=detach)))
     method(batch(2, 2), 0.5)["distill"].value.backward()
     top, bottom = method.network.decoders
     assert any(p.grad is not None and p.grad.any() for p in top.parameters()) is not detach
@@ -139,7 +139,9 @@ def test_each_branch_learns_from_its_own_labels():
 @pytest.mark.parametrize("name", ["single", "kl-ent"])
 def test_partial_labels_can_weigh_by_their_number_in_each_image(name):
     seen = batch(2, 3, 1)
-    terms, _, bottom = evaluated(name, seen, options=MethodOptions(weak_over="images"), weights={"weak": 0.001})
+    terms, _, bottom = evaluated(
+        name, seen, options=MethodOptions(ablation=AblationOptions(weak_over="images")), weights={"weak": 0.001}
+    )
     labels = torch.cat([part.partial for part in seen.parts]).numpy()
     logs = np.log(plain_softmax(bottom))
     sums = [
@@ -154,7 +156,7 @@ def test_partial_labels_can_weigh_by_their_number_in_each_image(name):
 @pytest.mark.parametrize(("entropy_on", "first"), [("partial", 2), ("all", 0)])
 @pytest.mark.parametrize("confidence", ["entropy", "min-entropy"])
 def test_the_confidence_term_sees_the_scans_it_is_told_to(entropy_on, first, confidence):
-    options = MethodOptions(entropy_on=entropy_on, confidence=confidence)
+    options = MethodOptions(ablation=AblationOptions(entropy_on=entropy_on, confidence=confidence))
     terms, _, bottom = evaluated("kl-ent", batch(2, 2, 1), options=options)
     probs = plain_softmax(bottom[first:])
     shannon, least = -(probs * np.log(probs)).sum(axis=1).mean(), -np.log(probs.max(axis=1)).mean()
@@ -173,7 +175,7 @@ def test_the_config_key_makes_pseudo_labels_the_confidence_term():
 
 
 def test_the_confidence_term_grows_over_the_ramp_and_no_other_does():
-    method, seen = tiny_method("kl-ent", options=MethodOptions(ramp=0.5)), batch()
+    method, seen = tiny_method("kl-ent", options=MethodOptions(TermOptions(ramp=0.5))), batch()
     for progress, factor in ((0.0, math.exp(-5)), (0.25, math.exp(-1.25)), (0.5, 1.0), (0.9, 1.0)):
         weights = {name: term.weight for name, term in method(seen, progress).items()}
         expected = {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": factor}

@@ -13,7 +13,10 @@ NETWORKS = [("unet", 2), ("unet", 3), ("vnet", 3)]
 
 def made(name, dims, norm):
     torch.manual_seed(0)
-    return make_network(name, dims=dims, width=4, depth=2, branches=2, norm=norm, dropout=0.0, init="default").double()
+    network = make_network(name, dims=dims, width=4, depth=2, branches=2, norm=norm, dropout=0.0).double()
+    for bias in (each.bias for each in network.modules() if getattr(each, "bias", None) is not None):
+        torch.nn.init.normal_(bias, std=0.1)  # it is 0 at first
+    return network
 
 
 def trained_on(network, dims, *, seed=0):

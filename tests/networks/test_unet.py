@@ -113,22 +113,6 @@ def test_xavier_draws_the_authors_first_weights():
     assert all((m.bias == 0).all() for m in network.modules() if getattr(m, "bias", None) is not None)
 
 
-def test_kaiming_draws_wider_weights_and_scales_of_exactly_one():
-    torch.manual_seed(0)
-    network = make_network("unet", width=32, depth=2, init="kaiming")
-    kernel = network.encoder.bottleneck[3].weight.detach()
-    assert float(kernel.std()) == pytest.approx((2 / (128 * 9)) ** 0.5, rel=0.02)
-    assert all((m.weight == 1).all() for m in network.modules() if isinstance(m, nn.BatchNorm2d))
-    assert all((m.bias == 0).all() for m in network.modules() if getattr(m, "bias", None) is not None)
-
-
-def test_default_leaves_torch_s_first_weights():
-    torch.manual_seed(0)
-    network = make_network("unet", width=4, depth=1, init="default")
-    torch.manual_seed(0)
-    assert torch.equal(network.encoder.blocks[0][0].weight, nn.Conv2d(1, 4, 3).weight)
-
-
 @pytest.mark.parametrize("dims", [2, 3])
 @pytest.mark.parametrize("last", [True, False])
 def test_a_dense_gradient_is_the_gradient_without_gaps(dims, last):

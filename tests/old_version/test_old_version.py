@@ -45,6 +45,19 @@ def train(run, config, *more):
     return main(["train", "scans", "--out", run, "--config", config, "--device", "cpu", "--test", *more])
 
 
+def drop_average(run):
+    """Make ``run-3d`` what it would be without its moving average, of which later versions know nothing."""
+    if run != "run-3d":
+        return
+    for path in (Path(config_of(run)), Path(run) / "config.json"):
+        content = json.loads(path.read_text())
+        del content["average"]
+        path.write_text(json.dumps(content))
+    content = torch.load(Path(run) / "last.pt", weights_only=True)
+    del content["average"]
+    torch.save(content, Path(run) / "last.pt")
+
+
 def config_of(run):
     return f"config-{run.split('-')[1]}.json"
 
@@ -83,6 +96,7 @@ def test_a_finished_run_predicts_what_it_did(files, run, checkpoint):
 
 @pytest.mark.parametrize("run", ["run-2d", "run-3d"])
 def test_a_finished_run_is_finished(files, run, capsys):
+    drop_average(run)
     before = (Path(run) / "last.pt").read_bytes()
     assert train(run, config_of(run)) == 0
     assert "is finished already" in capsys.readouterr().out
@@ -92,12 +106,25 @@ def test_a_finished_run_is_finished(files, run, capsys):
 
 @pytest.mark.parametrize("run", ["run-2d", "run-3d"])
 def test_a_finished_run_is_trained_longer(files, run):
+    drop_average(run)
     lines = (Path(run) / "log.jsonl").read_text().splitlines()
     assert train(run, config_of(run), "--set", "steps=14") == 0
     assert steps_of(run) == [*EXPECTED[run]["log_steps"], 12, 14]
     assert (Path(run) / "log.jsonl").read_text().splitlines()[: len(lines)] == lines
     assert json.loads((Path(run) / "finished.json").read_text())["steps"] == 14
     assert torch.load(Path(run) / "last.pt", weights_only=True)["step"] == 14
+
+
+def test_a_run_with_a_key_that_is_gone_is_not_continued_and_stays_as_it_is(files, capsys):
+    before = {path: path.read_bytes() for path in Path("run-3d").rglob("*") if path.is_file()}
+    assert train("run-3d", "config-3d.json") == 2
+    assert "config-3d.json has average=0.9, and this version knows no average but 0.0" in capsys.readouterr().err
+    settings = json.loads(Path("config-3d.json").read_text())
+    del settings["average"]
+    Path("config-3d.json").write_text(json.dumps(settings))
+    assert train("run-3d", "config-3d.json", "--set", "steps=14") == 2
+    assert "run-3d holds a run with average=0.9, which this version cannot continue" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(files, capfd):
@@ -131,7 +158,7 @@ def test_prepared_arrays_and_an_archive_are_trained_on(files, data):
     then = json.loads(Path("run-2d/environment.json").read_text())
     assert facts["protocol"] == then["protocol"]
     assert facts["classes"] == then["classes"]
-    assert json.loads((run / "config.json").read_text())["clip"] == [1.0, 99.0]
+    assert json.loads((run / "config.json").read_text())["data"]["clip"] == [1.0, 99.0]
 
 
 @pytest.mark.parametrize("source", ["scans", "scans.zip"])

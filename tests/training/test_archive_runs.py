@@ -44,7 +44,7 @@ def test_a_run_trains_from_it_and_takes_its_clip_over(made, tmp_path, data, name
     assert run.finished["steps"] == 2
     assert run.facts.get("folder", "") == name, "a name, no path; arrays may be called anything"
     assert run.facts["data"] == Prepared(made / "arrays").content
-    assert run.config.prepare_options.clip == (1.0, 99.0), "what will be predicted is clipped alike"
+    assert run.config.data.prepare_options.clip == (1.0, 99.0), "what will be predicted is clipped alike"
     assert start(made, tmp_path, data).finished == run.finished, "the same call again changes nothing"
 
 

@@ -18,6 +18,7 @@ from conftest import ROOT
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE
 from mixseg.data.intensity import to_8_bits
+from mixseg.runs.config import read_config
 from mixseg.runs.device import COMPILED_RUNS, FUNCTORCH, tell_tracer, torch_as_it_was
 from mixseg.runs.folder import RunFolder
 
@@ -264,7 +265,7 @@ def test_volumes_of_other_voxels_than_those_learned_are_resampled(tmp_path):
     model = mixseg.train(
         scans[:2], val=scans[2:], classes=CLASSES, out=tmp_path / "run", method="lower-bound", dims=3, **tiny
     )
-    assert model.config.spacing == (1.0, 1.0, 1.0)
+    assert model.config.data.spacing == (1.0, 1.0, 1.0)
     image, _ = ball(4)
     coarse = image[::2, ::2, ::2]
     seen = model.probabilities(coarse, spacing=(2, 2, 2))
@@ -339,7 +340,7 @@ def test_proposals_of_a_run_are_learnt_from(trained):
 
 def test_a_model_whose_run_clips_the_grey_values_clips_those_of_an_image(trained, tmp_path):
     shutil.copytree(trained.run, tmp_path / "run")
-    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content = read_config(tmp_path / "run" / "config.json")
     (tmp_path / "run" / "config.json").write_text(json.dumps(content | {"clip": [1, 99]}))
     image, _ = blob(34)
     image[0, 0, 0] = 1e4  # of which nothing but this voxel would be left

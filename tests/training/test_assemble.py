@@ -98,7 +98,7 @@ def test_terms_that_have_scans_are_not_spoken_of(tmp_path, capsys, method):
 def test_no_rows_for_a_kind_is_what_a_run_keeps_and_it_says_which_scans_are_not_seen(tmp_path, capsys, kind):
     sizes = {"full": 2, "partial": 4, "bare": 4, kind: 0}
     run = train(config(steps=2, batch=sizes), data(partial=2, bare=2), tmp_path, hardware=Hardware("cpu"))
-    assert json.loads((run.path / "config.json").read_text())["batch"] == sizes
+    assert json.loads((run.path / "config.json").read_text())["training"]["batch"] == sizes
     words = {"partial": "partly labelled", "bare": "unlabelled"}[kind]
     assert f"batch.{kind} is 0: 2 {words} scans are not seen ({kind}0, {kind}1)." in capsys.readouterr().out
 
@@ -106,7 +106,11 @@ def test_no_rows_for_a_kind_is_what_a_run_keeps_and_it_says_which_scans_are_not_
 def test_rows_that_nobody_asked_for_are_shared_between_the_kinds_and_nothing_is_said(tmp_path, capsys):
     asked = config(steps=2, batch={"full": 2, "partial": 4})
     run = train(asked, data(partial=2, bare=2), tmp_path, hardware=Hardware("cpu"))
-    assert json.loads((run.path / "config.json").read_text())["batch"] == {"full": 2, "partial": 2, "bare": 2}
+    assert json.loads((run.path / "config.json").read_text())["training"]["batch"] == {
+        "full": 2,
+        "partial": 2,
+        "bare": 2,
+    }
     assert "not seen" not in capsys.readouterr().out
 
 
@@ -129,7 +133,7 @@ def test_a_mask_in_which_a_class_was_not_looked_for_is_partial_labels_unless_the
     scans = [write_case(tmp_path / "scans", name, drawn=False) for name in ("a", "b")]
     scans[0] = replace(scans[0], annotated=("LV", "Myo"))
     settings = config(method=method, target=target, steps=1)
-    prepared = prepare(scans, tmp_path / "arrays", settings.prepare_options, workers=1)
+    prepared = prepare(scans, tmp_path / "arrays", settings.data.prepare_options, workers=1)
     some = Data.of(prepared, Split(train=("a", "b")), settings)
     train(settings, some, tmp_path / "run", hardware=Hardware("cpu"))
     full, partial = ([scan.name for scan in some.train[kind]] for kind in ("full", "partial"))
@@ -147,7 +151,7 @@ def test_scans_in_which_a_class_was_not_looked_for_do_not_judge(tmp_path):
     scans = [write_case(tmp_path / "scans", name) for name in ("a", "b")]
     scans[0] = replace(scans[0], annotated=("LV", "Myo"))
     settings = config(method="kl-ent")
-    prepared = prepare(scans, tmp_path / "arrays", settings.prepare_options, workers=1)
+    prepared = prepare(scans, tmp_path / "arrays", settings.data.prepare_options, workers=1)
     with pytest.raises(MixsegError, match="In a_01 nobody looked for RV"):
         Data.of(prepared, Split(train=("b",), val=("a",)), settings)
     some = Data.of(prepared, Split(train=("b",), test=("a",)), settings)
@@ -160,7 +164,7 @@ def test_what_is_one_piece_in_the_full_masks_is_one_piece_in_predictions(tmp_pat
     some = data()
     assert settle_largest(None, some) == (1,)
     run = train(config(steps=2, largest=None), some, tmp_path / "run", hardware=Hardware("cpu"))
-    assert run.config.largest == (1,)
+    assert run.config.inference.largest == (1,)
     with np.load(run.path / "predictions.npz") as kept:
         for labels in kept.values():
             assert ndimage.label(labels == 1, np.ones((3, 3, 3)))[1] <= 1

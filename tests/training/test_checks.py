@@ -8,7 +8,7 @@ from dataset_folders import make_nnunet
 from made_runs import config, data
 from mixseg.core.errors import MixsegError
 from mixseg.datasets.labels import LabelFlags
-from mixseg.runs.config import to_dict
+from mixseg.runs.config import settings_of
 from mixseg.runs.device import Hardware
 from mixseg.training import folder
 from mixseg.training.checks import refuse_early
@@ -94,7 +94,7 @@ def test_so_are_flags_processes_and_libraries(unread, tmp_path, monkeypatch):
 
 def test_so_is_what_the_run_folder_or_the_run_that_proposes_is_no_good_for(unread, tmp_path):
     run = train(config(dataset="nnunet"), data(), tmp_path / "run", hardware=CPU)
-    same = {key: value for key, value in to_dict(run.config).items() if key not in ("batch", "largest")}
+    same = {key: value for key, value in settings_of(run.config).items() if key not in ("batch", "largest")}
     with pytest.raises(MixsegError, match=r"run holds a run with lr=0\.01, not 0\.5"):
         train_folder(unread, run.path, settings={**same, "lr": 0.5}, hardware=CPU)
     with pytest.raises(MixsegError, match="was trained for 20 steps already"):
@@ -119,8 +119,8 @@ def test_so_is_what_the_run_folder_or_the_run_that_proposes_is_no_good_for(unrea
         {"preset": "paper", "dims": 3},
         {"preset": "quick", "dims": 3},  # whose stride or size is its own
         {"dims": 3, "size": [256, 256], "patch": [32, 32, 32]},  # serves either
-        to_dict(config(dims=2)),
-        to_dict(config(dims=3, size=[48, 48])),  # as a run wrote it that was not asked
+        settings_of(config(dims=2)),
+        settings_of(config(dims=3, size=[48, 48])),  # as a run wrote it that was not asked
     ],
 )
 def test_settings_that_some_scans_can_be_trained_with_are_not_refused(tmp_path, settings):
@@ -130,9 +130,9 @@ def test_settings_that_some_scans_can_be_trained_with_are_not_refused(tmp_path, 
 
 def test_a_run_that_has_begun_with_a_key_of_no_use_goes_on_without_it(tmp_path):
     run = train(config(dims=3, steps=2, size=[48, 48]), data(dims=3), tmp_path / "run", hardware=CPU)
-    same = {key: value for key, value in to_dict(run.config).items() if key not in ("size", "patch", "stride")}
+    same = {key: value for key, value in settings_of(run.config).items() if key not in ("size", "patch", "stride")}
     with pytest.raises(MixsegError, match="size is a setting of slices"):
         refuse_early({**same, "size": [48, 48]}, run.path, CPU)
     refuse_early(same, run.path, CPU)
     found, _ = planned([], same, run.path, CPU)
-    assert found.size == (48, 48)
+    assert found.data.size == (48, 48)

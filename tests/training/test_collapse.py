@@ -10,7 +10,7 @@ import torch
 from discs import total
 from mixseg.core.types import IGNORE, Batch, Part
 from mixseg.datasets.phantom import heart
-from mixseg.methods import METHODS, MethodOptions, make_method
+from mixseg.methods import METHODS, AblationOptions, MethodOptions, make_method
 from mixseg.networks import make_network
 from mixseg.runs.config import make_config
 from mixseg.training.collapse import Guard
@@ -173,7 +173,7 @@ def learnt(*, passes, seed, norm="batch", steps=100):
         "lower-bound",
         lambda branches: make_network("unet", branches=branches, width=8, depth=3, norm=norm),
         {},
-        MethodOptions(passes=passes),
+        MethodOptions(ablation=AblationOptions(passes=passes)),
     )
     optimizer = torch.optim.Adam(method.parameters(), 1e-3)
     order = torch.Generator().manual_seed(seed)

@@ -75,7 +75,7 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path, weak_over):
 
 
 def test_parameters_that_no_term_needs_are_no_error_and_a_refusal_ends_both_processes(tmp_path):
-    settings = {**EXACT, "norm": "group", "weights": {"weak": 0.0, "distill": 0.0, "entropy": 0.0}, "average": 0.9}
+    settings = {**EXACT, "norm": "group", "weights": {"weak": 0.0, "distill": 0.0, "entropy": 0.0}}
     done = train_with_two(tmp_path / "two", config=settings)
     assert done.returncode == 0, done.stderr
     train(config(**settings), data(), tmp_path / "one", hardware=Hardware("cpu"))

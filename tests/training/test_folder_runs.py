@@ -62,7 +62,7 @@ def test_a_run_with_a_split_goes_on_and_proposes_from_another_folder(copied, tmp
     train_folder(scans, run, settings=settings, hardware=CPU)
     monkeypatch.chdir(tmp_path)
     longer = {**settings, "split": "copied/scans/splits.json", "steps": 6}
-    assert train_folder(scans, run, settings=longer, hardware=CPU).config.steps == 6
+    assert train_folder(scans, run, settings=longer, hardware=CPU).config.training.steps == 6
     took = {"method": "proposals", "proposals_from": str(run)}
     assert train_folder(scans, copied / "taught", settings=took, hardware=CPU).finished
     (copied / "other.json").write_text('{"train": ["patient001", "patient002"], "val": ["patient003"]}')
@@ -157,7 +157,7 @@ def test_patients_who_have_no_mask_to_be_scored_by_are_named_and_not_counted(of_
     assert other.facts["protocol"]["unscored"] == protocol["unscored"]
     before = {key: value for key, value in protocol.items() if key != "unscored"}  # as earlier versions wrote it
     (run.path / "environment.json").write_text(json.dumps({**run.facts, "protocol": before}))
-    longer = {**settings, "steps": run.config.steps + 1}
+    longer = {**settings, "steps": run.config.training.steps + 1}
     assert train_folder(of_three_kinds, run.path, settings=longer, hardware=CPU).finished["steps"] == longer["steps"]
 
 

@@ -38,7 +38,7 @@ from mixseg.runs import checkpoint as checkpoints
 from mixseg.runs import compile as compile_
 from mixseg.runs import device
 from mixseg.runs.build import build, load
-from mixseg.runs.checkpoint import Average, State, Writer, load_weights
+from mixseg.runs.checkpoint import State, Writer, load_weights
 from mixseg.runs.compile import evaluating, speed_up
 from mixseg.runs.device import Hardware, make_fabric, settle_precision
 from mixseg.runs.log import read_log
@@ -55,12 +55,12 @@ def start(folder, *, method=None, look=None, scans=None, writer=None, **changes)
     """``fit`` on tiny data with a look that scores nothing in particular."""
     folder.mkdir(exist_ok=True)
     chosen = config(**changes)
-    fabric = make_fabric(CPU, settle_precision(chosen.precision, "cpu", dims=chosen.dims))
+    fabric = make_fabric(CPU, settle_precision(chosen.runtime.precision, "cpu", dims=chosen.data.dims))
     feed = Feed(
         (scans or data()).train,
         {"full": 2, "partial": 2},
-        grid=chosen.grid,
-        seed=chosen.seed,
+        grid=chosen.data.grid,
+        seed=chosen.training.seed,
         augmentation=NONE,
         device=fabric.device,
     )
@@ -212,7 +212,7 @@ def test_no_fully_labelled_scan_is_one_sentence(tmp_path):
 )
 def test_rows_of_a_kind_that_is_absent_go_to_the_other(there, asked, settled):
     full, partial, bare = asked
-    sizes = config(batch={"full": full, "partial": partial, "bare": bare}).batch
+    sizes = config(batch={"full": full, "partial": partial, "bare": bare}).training.batch
     found = settle_batch(sizes, data(**there))
     assert (found.full, found.partial, found.bare) == settled
     assert settle_batch(found, data(**there)) == found, "as a run that goes on asks for it"
@@ -414,46 +414,6 @@ def test_a_collapse_is_only_said_where_that_is_asked(tmp_path, capsys):
     assert [bool(entry["warning"]) for entry in read_log(tmp_path / "log.jsonl")] == [True, False, False, False]
 
 
-def test_the_moving_average_is_its_closed_form():
-    layer = torch.nn.BatchNorm1d(1)
-    layer.weight.data.fill_(1.0)
-    average = Average(layer, decay=0.75)
-    values = [5.0, -2.0, 4.0, 8.0] * 12
-    expected = 1.0
-    for update, value in enumerate(values, start=1):
-        layer.weight.data.fill_(value)
-        layer.num_batches_tracked.fill_(update)
-        average.update(layer)
-        # The decay grows as k / (k + 9) until it is the one asked for, at k = 27.
-        decay = 0.75 if update >= 27 else update / (update + 9)
-        expected = decay * expected + (1 - decay) * value
-    assert average.weights["weight"].item() == pytest.approx(expected, rel=1e-6)
-    assert average.weights["num_batches_tracked"].item() == len(values)
-    with average.worn_by(layer):
-        assert layer.weight.item() == pytest.approx(expected, rel=1e-6)
-    assert layer.weight.item() == values[-1]
-    assert average.weights["weight"].data_ptr() != layer.weight.data_ptr()
-
-
-def test_looks_and_predictions_wear_the_average_and_training_does_not(tmp_path):
-    seen = []
-
-    def look(method, progress, before, terms):
-        seen.append({key: value.clone() for key, value in method.state_dict().items()})
-        return {"score": progress}
-
-    state = start(tmp_path, look=look, average=0.9)
-    last, best = checkpoint(tmp_path / "last.pt"), checkpoint(tmp_path / "best.pt")
-    assert not differences(seen[-1], last["average"]["weights"])
-    assert not differences(seen[-1], best["method"])
-    assert differences(last["method"], seen[-1])
-    assert not differences(dict(state.method.state_dict()), last["method"])
-    for name in ("last", "best"):
-        method = build(config(average=0.9), channels=1, classes=2)
-        assert load_weights(method, tmp_path / f"{name}.pt") == 20
-        assert not differences(dict(method.state_dict()), seen[-1])
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_evaluating_puts_everything_back_even_after_an_error(training):
     method, fabric = tiny_method("kl-ent").train(training), make_fabric(CPU, "fp32")
@@ -469,7 +429,9 @@ def test_evaluating_puts_everything_back_even_after_an_error(training):
 
 
 def test_weights_of_a_run_begun_without_a_gpu_answer_the_same_with_one():
-    begun, went_on = (tiny_method("kl-ent", init="default", seed=seed).double() for seed in (0, 1))
+    begun, went_on = (tiny_method("kl-ent", seed=seed).double() for seed in (0, 1))
+    for bias in (each.bias for each in begun.modules() if getattr(each, "bias", None) is not None):
+        torch.nn.init.normal_(bias)  # it is 0 at first
     drop_idle_biases(went_on)  # as on a GPU
     went_on.load_state_dict(begun.state_dict())
     image, answers = torch.rand(2, 1, 16, 16, dtype=torch.float64), []
@@ -489,11 +451,10 @@ def test_looking_changes_neither_the_model_nor_the_training(tmp_path):
 @pytest.mark.parametrize("method", ["kl-ent", "ua-mt"])
 def test_double_precision_is_double_throughout(tmp_path, method):
     scans = data() if method == "kl-ent" else data(partial=0, bare=2)
-    folder = train(config(precision="fp64", average=0.9, method=method), scans, tmp_path / "run", hardware=CPU)
+    folder = train(config(precision="fp64", method=method), scans, tmp_path / "run", hardware=CPU)
     content = checkpoint(folder.path / "last.pt")
     floats = [tensor for tensor in content["method"].values() if tensor.is_floating_point()]
     assert all(tensor.dtype == torch.float64 for tensor in floats)
-    assert all(tensor.dtype == torch.float64 for tensor in content["average"]["weights"].values() if tensor.dim())
     moments = content["optimizer"]["state"][0]
     assert moments["exp_avg"].dtype == torch.float64
 
@@ -747,19 +708,6 @@ def test_a_run_whose_last_checkpoint_could_not_be_written_is_not_finished(tmp_pa
     assert not (tmp_path / "run" / "finished.json").exists()
     monkeypatch.undo()
     assert train(config(steps=6), data(), tmp_path / "run", hardware=CPU).finished["steps"] == 6
-
-
-def test_averaged_weights_are_scored_as_they_are_loaded(tmp_path):
-    scans = data()
-    folder = train(config(steps=8, average=0.9), scans, tmp_path / "run", hardware=CPU)
-    last = checkpoint(folder.path / "last.pt")
-    assert differences(last["average"]["weights"], last["method"])
-    with np.load(folder.path / "predictions.npz") as kept:
-        for name in ("last", "best"):
-            predictor = Predictor.of(folder, device="cpu", checkpoint=name)
-            for scan in scans.val:
-                for branch, labels in predictor.maps(scan).labels.items():
-                    np.testing.assert_array_equal(labels, kept[f"{name}/{branch}/{scan.name}"])
 
 
 def test_an_interrupt_names_the_checkpoint_that_was_on_its_way(tmp_path, monkeypatch):

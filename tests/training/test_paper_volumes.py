@@ -19,17 +19,32 @@ PAPER = {"preset": "paper", "dims": 3}
 
 def test_the_settings_are_those_of_the_protocol():
     config = make_config(**PAPER)
-    assert (config.network, config.intensity, config.patch, config.steps) == ("vnet", "zscore", (112, 112, 80), 6000)
-    assert (config.optimizer, config.lr, config.weight_decay, config.schedule) == ("sgd", 1e-2, 1e-4, "drops")
-    assert (config.augment, config.partial) == ("paper-3d", "erosion-10x10")
-    assert (config.window, config.stride) == ("uniform", (18, 18, 4))
-    sizes = {name: make_config(method=name, **PAPER).batch for name in ("kl-ent", "lower-bound", "upper-bound")}
+    assert (config.network.name, config.data.intensity, config.data.patch, config.training.steps) == (
+        "vnet",
+        "zscore",
+        (112, 112, 80),
+        6000,
+    )
+    assert (config.training.optimizer, config.training.lr, config.training.weight_decay, config.training.schedule) == (
+        "sgd",
+        1e-2,
+        1e-4,
+        "drops",
+    )
+    assert (config.training.augment, config.data.partial) == ("paper-3d", "erosion-10x10")
+    assert (config.inference.window, config.inference.stride) == ("uniform", (18, 18, 4))
+    sizes = {
+        name: make_config(method=name, **PAPER).training.batch for name in ("kl-ent", "lower-bound", "upper-bound")
+    }
     assert [(batch.full, batch.partial) for batch in sizes.values()] == [(4, 8), (4, 0), (12, 0)]
 
 
 def test_the_rate_falls_to_a_tenth_at_step_2500_and_at_5000():
     config = make_config(**PAPER)
-    rates = {step: config.lr * lr_factor(config.schedule, step / config.steps) for step in (0, 2499, 2500, 4999, 5000)}
+    rates = {
+        step: config.training.lr * lr_factor(config.training.schedule, step / config.training.steps)
+        for step in (0, 2499, 2500, 4999, 5000)
+    }
     assert rates == pytest.approx({0: 1e-2, 2499: 1e-2, 2500: 1e-3, 4999: 1e-3, 5000: 1e-4})
     (group,) = make_optimizer(build(config, channels=1, classes=2), config).param_groups
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (1e-2, 0.9, 1e-4)
@@ -52,10 +67,10 @@ def test_patches_are_z_scored_crops_turned_and_flipped_in_plane():
     feed = Feed(
         {"full": [scan]},
         {"full": 8},
-        grid=config.grid,
+        grid=config.data.grid,
         seed=0,
-        intensity=config.intensity,
-        augmentation=AUGMENTATIONS[config.augment],
+        intensity=config.data.intensity,
+        augmentation=AUGMENTATIONS[config.training.augment],
         device=torch.device("cpu"),
     )
     scored = (image[0] - image.mean()) / image.std()
@@ -63,7 +78,7 @@ def test_patches_are_z_scored_crops_turned_and_flipped_in_plane():
     for step in range(12):
         part = feed(step).full
         for row, labels, (_, corner) in zip(part.image, part.full, feed.streams["full"].corners(step), strict=True):
-            box = tuple(slice(c, c + n) for c, n in zip(corner, config.patch, strict=True))
+            box = tuple(slice(c, c + n) for c, n in zip(corner, config.data.patch, strict=True))
             # Up to three quarter turns of the first two axes, then a flip along one of them.
             found = [
                 (turns, axis)

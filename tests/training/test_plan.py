@@ -3,7 +3,6 @@
 import json
 import weakref
 from contextlib import nullcontext
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -31,7 +30,7 @@ from mixseg.methods import METHODS, Method
 from mixseg.networks import NETWORKS
 from mixseg.networks.instance_norm import InstanceNorm, leanly_normalised
 from mixseg.runs.build import build
-from mixseg.runs.config import make_config
+from mixseg.runs.config import make_config, read_config
 from mixseg.runs.device import Hardware, make_fabric
 from mixseg.runs.folder import RunFolder
 from mixseg.training.folder import extent_of
@@ -90,7 +89,7 @@ def test_a_folder_of_thick_slices_is_planned_trained_on_and_predicted(thick, tmp
     said = capsys.readouterr().out
     assert "Plan:\n  - Slices are learned one by one: a scan has few of them (6)." in said
     assert "Pixels become 1.4 mm wide" in said
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = read_config(tmp_path / "run" / "config.json")
     assert (config["dims"], config["spacing"], config["size"]) == (2, [1.4, 1.4], [40, 40])
     plan = json.loads((tmp_path / "run" / "environment.json").read_text())["plan"]
     assert plan[0] in said
@@ -115,7 +114,7 @@ def test_arrays_are_planned_as_their_files_are(thick, tmp_path, capsys):
     assert "Plan:" in capsys.readouterr().out
     assert train(thick, tmp_path / "files") == 0
     files, arrays = (RunFolder(tmp_path / name) for name in ("files", "arrays"))
-    assert arrays.config == replace(files.config, dataset="")
+    assert arrays.config == files.config.changed(dataset="")
     assert arrays.facts["plan"] == files.facts["plan"]
     capsys.readouterr()
     assert mixseg.train([scans[0], scans[3]], val=scans[1:3], **called).config == model.config
@@ -148,11 +147,11 @@ def test_a_system_that_does_not_tell_its_memory_gets_a_modest_plan(monkeypatch):
 
 def test_a_run_goes_on_as_planned_whatever_memory_there_is_by_then(thick, tmp_path, capsys, monkeypatch):
     assert train(thick, tmp_path / "run") == 0
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = read_config(tmp_path / "run" / "config.json")
     monkeypatch.setattr(planning, "_ram", lambda: 1e6)
     capsys.readouterr()
     assert train(thick, tmp_path / "run", "--set", "steps=6") == 0
-    again = json.loads((tmp_path / "run" / "config.json").read_text())
+    again = read_config(tmp_path / "run" / "config.json")
     assert "Plan:" not in capsys.readouterr().out
     assert {**config, "steps": 6} == again
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["plan"]
@@ -161,8 +160,8 @@ def test_a_run_goes_on_as_planned_whatever_memory_there_is_by_then(thick, tmp_pa
 def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_path):
     extents, hardware = [extent_of(case) for case in load(thick)], Hardware("cpu")
     config, told = planned(extents, {"spacing": [2.0, 2.0]}, tmp_path / "run", hardware)
-    assert config.spacing == (2.0, 2.0)
-    assert config.size == (32, 32)
+    assert config.data.spacing == (2.0, 2.0)
+    assert config.data.size == (32, 32)
     assert told
     for preset in ("paper", "quick"):
         unplanned = make_config(preset=preset, dims=2)
@@ -213,7 +212,7 @@ def test_nearly_isotropic_volumes_are_resampled_and_come_back(tmp_path, capsys):
     folder = write_dataset(tmp_path / "scans", spacings, [(30, 34, 36), (40, 36, 40), (40, 40, 34)])
     assert train(folder, tmp_path / "run", "--patch", "16", "16", "8") == 0
     assert "Voxels become 1x1x2 mm large" in capsys.readouterr().out
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = read_config(tmp_path / "run" / "config.json")
     assert (config["dims"], config["spacing"], config["patch"]) == (3, [1.0, 1.0, 2.0], [16, 16, 8])
     for path in (tmp_path / "run" / "predictions" / "last" / "bottom").iterdir():
         image = formats.read(folder / "imagesTr" / f"{formats.stem(path)}_0000.nii.gz")
@@ -292,21 +291,21 @@ def held_by_a_step(config, rows, grid, device):
 @pytest.mark.parametrize("dims", [2, 3])
 def test_the_rule_for_memory_is_what_a_step_of_the_method_holds(name, dims, monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which "meta" does not know
-    monkeypatch.setattr(networks, "initialise", lambda network, init: None)  # slow there, and without effect
+    monkeypatch.setattr(networks, "initialise", lambda network: None)  # slow there, and without effect
     config = make_config(method=name, dims=dims, precision="fp32")
-    rows = tuple(config.batch.counts.values())
-    counted, weights = held_by_a_step(config, rows, config.grid, "meta")
+    rows = tuple(config.training.batch.counts.values())
+    counted, weights = held_by_a_step(config, rows, config.data.grid, "meta")
     means = means_of(config, Hardware("cpu"))
-    assert 0.98 < (means.bytes(sum(rows), config.grid) - FIXED) / counted < 1.1
+    assert 0.98 < (means.bytes(sum(rows), config.data.grid) - FIXED) / counted < 1.1
     assert weights < FIXED / 2, "the libraries want some of it too"
-    assert NETWORKS[config.network].depth == means.halvings
+    assert NETWORKS[config.network.name].depth == means.halvings
 
 
 def test_instance_normalisation_of_half_precision_holds_no_more_on_a_gpu_where_nothing_is_compiled(monkeypatch):
     monkeypatch.setattr(planning, "accelerator_of", lambda device: "cuda")
     monkeypatch.setattr(planning, "_gpu", lambda: (24e9, "a GPU"))
     config = make_config(method="lower-bound", dims=3, precision="bf16", patch=(64, 64, 64), compile=False)
-    assert config.norm == "instance"
+    assert config.network.norm == "instance"
     monkeypatch.setattr(InstanceNorm, "forward", lambda self, x: leanly_normalised(x, self.weight, self.bias))
     # Nothing is computed, which takes minutes without instructions for bf16; what there is at once is the same.
     with FakeTensorMode(), torch.autocast("cpu", dtype=torch.bfloat16):
@@ -373,7 +372,7 @@ def test_known_shapes_come_back_from_any_grid_without_a_shift(tmp_path, size, sp
         source = tmp_path / f"{name}.nii.gz"
         formats.write(source, mask.astype(np.uint8), affine=affine)
         case = Case(name, name, (Source((source,)),))
-        scan, place = scan_of(case, config.prepare_options, channels=1)
+        scan, place = scan_of(case, config.data.prepare_options, channels=1)
         back = Predictor(method, config, fabric, 2).on_source(scan, place)["top"]
         formats.write(tmp_path / "back.nii.gz", back, like=case.image[0])
         there, here = formats.read(tmp_path / "back.nii.gz"), formats.read(source)
@@ -397,7 +396,7 @@ def test_volumes_without_a_voxel_size_are_not_resampled_to_one(tmp_path):
     formats.write(tmp_path / "a.png", np.zeros((16, 16), np.uint8))
     case = Case("a", "a", (Source((tmp_path / "a.png",)),))
     assert not extent_of(case).spacing_known
-    options = make_config(preset="quick", spacing=(1.0, 1.0)).prepare_options
+    options = make_config(preset="quick", spacing=(1.0, 1.0)).data.prepare_options
     with pytest.raises(MixsegError, match=r"a\.png holds no voxel size"):
         scan_of(case, options, channels=1)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from mixseg.core.errors import MixsegError
+from mixseg.core.files import write_json
 from mixseg.data.prepare.archive import pack
 from mixseg.data.prepare.files import prepare
 from mixseg.data.prepare.store import Prepared
@@ -15,7 +16,7 @@ from mixseg.datasets import load as load_cases
 from mixseg.datasets import phantom
 from mixseg.datasets.split import Split, read_split, write_split
 from mixseg.runs.build import load
-from mixseg.runs.config import make_config, to_dict
+from mixseg.runs.config import make_config, settings_of, to_dict
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.training.__main__ import main
@@ -80,7 +81,7 @@ def split(scans, cases):
 
 @pytest.fixture(scope="module")
 def prepared(cases, tmp_path_factory):
-    options = make_config(**SMALL).prepare_options
+    options = make_config(**SMALL).data.prepare_options
     return prepare(cases, tmp_path_factory.mktemp("prepared") / "arrays", options, workers=1)
 
 
@@ -127,7 +128,7 @@ def test_proposals_are_the_argmax_of_the_students_last_answer(prepared, split, s
 
 def test_volumes_get_proposals_on_their_own_grid(cases, split, tmp_path):
     changes = {"dims": 3, "patch": [8, 8, 4], "network": "unet", "depth": 1, "steps": 2}
-    volumes = prepare(cases, tmp_path / "arrays", make_config(**settings(**changes)).prepare_options, workers=1)
+    volumes = prepare(cases, tmp_path / "arrays", make_config(**settings(**changes)).data.prepare_options, workers=1)
     first = run(volumes, split, tmp_path / "first", method="lower-bound", **changes).path
     again = proposals_run(volumes, split, tmp_path / "again", first, **changes)
     masks = read_proposals(again.path / FILE).masks
@@ -204,7 +205,7 @@ def of_other_classes(folder):
 
 
 def on_another_grid(folder):
-    edited(folder / "config.json", size=[32, 32])
+    write_json(folder / "config.json", to_dict(RunFolder(folder).config.changed(size=(32, 32))))
     return r"another grid \(dims 2, size \[32, 32\], not 2 and \[16, 16\]\)"
 
 
@@ -220,7 +221,7 @@ def of_another_split(folder):
 
 
 def of_another_architecture(folder):
-    edited(folder / "config.json", width=4)
+    write_json(folder / "config.json", to_dict(RunFolder(folder).config.changed(width=4)))
     return "last.pt is of another architecture"
 
 
@@ -295,14 +296,14 @@ def test_a_source_is_looked_for_beside_the_run_and_then_from_here(tmp_path, monk
 
 
 def test_what_is_not_said_is_taken_over_from_the_source(source, tmp_path):
-    theirs = to_dict(RunFolder(source).config)
+    theirs = settings_of(RunFolder(source).config)
     asked = {"method": "proposals", "proposals_from": str(source), "lr": 0.5}
-    found = to_dict(make_config(**inherited(asked, tmp_path / "run")))
+    found = settings_of(make_config(**inherited(asked, tmp_path / "run")))
     own = {"method": "proposals", "proposals_from": str(source), "lr": 0.5, "batch": found["batch"], "weights": {}}
     assert found == {**theirs, **own}
     assert found["batch"] == {"full": 24, "partial": 0, "bare": 0}
     fresh = inherited({**asked, "preset": "paper"}, tmp_path / "run")
-    assert make_config(**fresh).steps == 3000
+    assert make_config(**fresh).training.steps == 3000
     assert (fresh["size"], fresh["target"], fresh["set"]) == ([16, 16], ["LV"], 1)
     other = {"method": "kl", "steps": 3}
     assert inherited(other, tmp_path / "run") == other

@@ -25,7 +25,7 @@ from patience import wait_until
 CPU = Hardware("cpu")
 SCRIPT = ROOT / "tests" / "train_script.py"
 
-KL_ENT = {"method": "kl-ent", "augment": "strong", "schedule": "poly", "average": 0.9}
+KL_ENT = {"method": "kl-ent", "augment": "strong", "schedule": "poly"}
 MIXED = {"method": "kl-ent", "norm": "instance", "weights": {"mix": 1.0, "dice": 1.0}, "largest": None}
 UA_MT = {"method": "ua-mt", "optimizer": "sgd", "lr": 0.05}
 GLMI, SSCO = {"method": "glmi"}, {"method": "ssco"}
@@ -168,7 +168,7 @@ def test_a_finished_run_trained_longer_goes_on_from_its_last_step(tmp_path):
     longer = train(config(steps=30), data(), tmp_path / "longer", hardware=CPU)
     whole = train(config(steps=30), data(), tmp_path / "whole", hardware=CPU)
     assert longer.finished["steps"] == 30
-    assert longer.config.steps == 30
+    assert longer.config.training.steps == 30
     assert not differences(timeless(longer.path / "last.pt"), timeless(whole.path / "last.pt"))
     assert [entry["step"] for entry in read_log(longer.path / "log.jsonl")] == [5, 10, 15, 20, 25, 30]
     assert (longer.path / "metrics.csv").read_text() == (whole.path / "metrics.csv").read_text()
@@ -255,7 +255,7 @@ def test_other_data_or_another_split_are_refused(tmp_path, other):
 def test_what_does_not_change_the_weights_may_change(tmp_path):
     train(config(steps=5), data(), tmp_path / "run", hardware=CPU)
     again = train(config(steps=10, validate_every=2, compile=True), data(), tmp_path / "run", hardware=CPU)
-    assert again.config.validate_every == 2
+    assert again.config.training.validate_every == 2
 
 
 HOLD = """

@@ -19,6 +19,7 @@ from mixseg.report.comparison import comparison_rows
 from mixseg.report.run_files import RunFiles
 from mixseg.report.self_training import write_rounds
 from mixseg.runs.build import load
+from mixseg.runs.config import read_config
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.training import self_training
@@ -59,9 +60,9 @@ def test_each_round_learns_from_the_round_before_with_a_seed_of_its_own(made):
     root, _, _ = made
     runs = [root / "first", root / "rounds" / "round-1", root / "rounds" / "round-2"]
     configs = [RunFolder(run).config for run in runs]
-    assert [config.seed for config in configs] == [1, 1001, 2001]
-    assert [config.proposals_from for config in configs] == ["", "../first", "round-1"]
-    assert [config.steps for config in configs] == [4, 4, 4], "the settings of the first run are taken over"
+    assert [config.training.seed for config in configs] == [1, 1001, 2001]
+    assert [config.method.proposals_from for config in configs] == ["", "../first", "round-1"]
+    assert [config.training.steps for config in configs] == [4, 4, 4], "the settings of the first run are taken over"
     assert RunFolder(runs[2]).facts["proposals"]["methods"] == ["lower-bound", "proposals"]
     first_weights = [next(iter(load(RunFolder(run), channels=1, classes=2).method.parameters())) for run in runs]
     assert not any((a == b).all() for a, b in pairwise(first_weights))
@@ -171,7 +172,7 @@ def test_the_picture_and_the_page_are_there(made):
 def test_seeds_of_one_chain_are_compared_together_and_rounds_apart(made, tmp_path):
     root, _, _ = made
     other = shutil.copytree(root / "rounds" / "round-1", tmp_path / "round-1")
-    config = json.loads((other / "config.json").read_text())
+    config = read_config(other / "config.json")
     (other / "config.json").write_text(json.dumps({**config, "seed": 7, "proposals_from": "elsewhere"}))
     runs = [root / "rounds" / "round-1", other, root / "rounds" / "round-2"]
     _, first, second = comparison_rows(runs)
@@ -257,7 +258,7 @@ def test_two_processes_train_round_after_round(copied):
     assert done.stdout.count("With a picture") == 1, "the other process ends with the training"
     runs = [RunFolder(copied / "two" / f"round-{number}") for number in (1, 2)]
     assert [run.finished["steps"] for run in runs] == [2, 2]
-    assert [run.config.on_collapse for run in runs] == ["stop", "stop"]
+    assert [run.config.training.on_collapse for run in runs] == ["stop", "stop"]
 
 
 def test_several_machines_are_refused(made):
@@ -271,10 +272,10 @@ def test_from_the_command_line(copied, monkeypatch, capsys):
     shutil.rmtree("rounds")
     device = ["-device", "cpu"]
     assert main(["train", "scans", "--out", "again", "--method", "proposals", "--from", "first", *device]) == 0
-    assert RunFolder(copied / "again").config.proposals_from == "first"
+    assert RunFolder(copied / "again").config.method.proposals_from == "first"
     words = ["self-train", "scans", "--from", "first", "--rounds", "1", "--out", "rounds", "--set", "steps=2"]
     assert main([*words, *device]) == 0
     assert "With a picture: rounds/report.html" in capsys.readouterr().out
-    assert RunFolder(copied / "rounds" / "round-1").config.steps == 2
+    assert RunFolder(copied / "rounds" / "round-1").config.training.steps == 2
     assert main(["train", "scans", "--out", "wrong", "--from", "first", *device]) == 2
     assert "kl-ent takes no proposals" in capsys.readouterr().err

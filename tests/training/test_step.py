@@ -12,14 +12,14 @@ from made_runs import config
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from mixseg.methods import METHODS, MethodOptions, Term
+from mixseg.methods import METHODS, MethodOptions, Term, TermOptions
 from mixseg.methods.base import ramp_up
 from mixseg.runs.device import Hardware, make_fabric
 from mixseg.training.optimizer import make_optimizer
 from mixseg.training.step import PLAIN_FIRST, GraphedStep, PlainStep, make_step
 from same_result import TOLERANCE, difference, small_config
 
-RAMPED = MethodOptions(ramp=0.5)
+RAMPED = MethodOptions(TermOptions(ramp=0.5))
 
 
 @pytest.mark.parametrize(("start", "end"), [(0.0, 1.0), (0.05, 0.5), (0.0, 0.2)])

@@ -70,7 +70,7 @@ def test_a_finished_run_is_scored_anew_with_other_windows_and_not_trained(finish
     again = train(config(dims=3, stride=[2, 2, 2], window="uniform"), scans, tmp_path / "run", hardware=CPU)
     assert "Scoring: 20 x 20 x 20 voxels: 343 windows of 8 x 8 x 8" in capsys.readouterr().out
     assert (tmp_path / "run" / "last.pt").read_bytes() == weights
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["stride"] == [2, 2, 2]
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["inference"]["stride"] == [2, 2, 2]
     assert again.finished["summary"] != finished.finished["summary"]
     with np.load(finished.path / "predictions.npz") as one, np.load(tmp_path / "run" / "predictions.npz") as other:
         assert one.files == other.files

@@ -45,6 +45,7 @@ def self_train(
     from mixseg.cli.printing import print_table
     from mixseg.cli.settings import parse
     from mixseg.report.self_training import write_rounds
+    from mixseg.runs.config import flat
     from mixseg.runs.device import Hardware
     from mixseg.runs.typed_json import merged
     from mixseg.training.self_training import self_train as go
@@ -54,7 +55,7 @@ def self_train(
         out,
         source=source,
         rounds=rounds,
-        settings=merged(training.settings(), parse(set)),
+        settings=merged(training.settings(), flat(parse(set))),
         dataset=dataset,
         flags=labels,
         hardware=Hardware(device, training.devices),

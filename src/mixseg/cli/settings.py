@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -31,9 +30,9 @@ def parse(assignments: Iterable[str], flag: str = "--set", *, such_as: str = "ba
 
 def meant_as_settings(words: Sequence[str], flags: Collection[str]) -> list[str]:
     """A sentence for each of ``words`` that is none of ``flags``, but a key of the config written as a flag."""
-    from mixseg.runs.config import Config
+    from mixseg.runs.config import GROUPS, KEYS
 
-    keys, known = {field.name for field in fields(Config)}, {flag.replace("_", "-") for flag in flags}
+    keys, known = {*KEYS, *GROUPS}, {flag.replace("_", "-") for flag in flags}
     said = []
     for word, after in pairwise((*words, "--")):
         flag, equals, value = word.partition("=")

@@ -77,7 +77,7 @@ def train(
         resume: Accepted and not needed: a run that has begun is always continued.
     """
     from mixseg.cli.settings import parse
-    from mixseg.runs.config import read_config
+    from mixseg.runs.config import flat, read_config
     from mixseg.runs.device import Hardware
     from mixseg.runs.folder import RunFolder
     from mixseg.runs.typed_json import merged
@@ -87,7 +87,7 @@ def train(
     proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
     named = {"method": method, "preset": preset, "proposals_from": proposer}
     settings = merged(settings, {key: value for key, value in named.items() if value is not None})
-    settings = merged(merged(settings, {**grid.settings(), **training.settings()}), parse(set))
+    settings = merged(merged(settings, {**grid.settings(), **training.settings()}), flat(parse(set)))
     hardware = Hardware(device, training.devices, nodes)
     before = RunFolder(out).finished
     run = train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def measure_all(
     ]
     facts = environment(fabric.device, "")
     shown = next(iter(configs.values()))
-    about = {"network": shown.network, "grid": list(shown.grid), "batch": 1, "precision": "fp32"}
+    about = {"network": shown.network.name, "grid": list(shown.data.grid), "batch": 1, "precision": "fp32"}
     kept = {key: facts[key] for key in ("python", "versions", "device", "threads", "commit")}
     write_json(out / FILE, {**about, **kept, "rows": [asdict(each) for each in found]})
     return found
@@ -96,18 +96,18 @@ def measure(row: str, config: Config, device: torch.device) -> Measure:
     networks = [module for module in method.modules() if isinstance(module, Network)]
     parameters = sum(each.numel() for network in networks for each in network.parameters())
     heads = sum(each.numel() for each in method.parameters()) - parameters
-    image = torch.rand(1, CHANNELS, *config.grid, device=device)
+    image = torch.rand(1, CHANNELS, *config.data.grid, device=device)
     with torch.inference_mode():
         every = milliseconds(lambda: [network(image) for network in networks], device)
         answer = milliseconds(lambda: method.predict(image, method.outputs[:1]), device)
-    return Measure(row, config.method, parameters, heads, every, answer)
+    return Measure(row, config.method.name, parameters, heads, every, answer)
 
 
 def make(row: str, config: Config) -> Method:
     """The method of ``config``; in the paper's row of ssco with as many networks as it counts."""
     if row != PAPER:
         return build(config, channels=CHANNELS, classes=CLASSES)
-    single = build(replace(config, method="single", weights={}), channels=CHANNELS, classes=CLASSES)
+    single = build(config.changed(method="single", weights={}), channels=CHANNELS, classes=CLASSES)
     assert isinstance(single, DualBranch), "single has one network of one branch"
     network = single.network
     return SSCO(

@@ -16,7 +16,7 @@ from mixseg.experiments.grid import Experiment, Recipe, Row
 from mixseg.experiments.plan import NOT_ENOUGH, Cell, Plan, PlannedRun, in_order
 from mixseg.experiments.protocol import BUILT_IN, Scans, steps_of
 from mixseg.methods import METHODS, terms_of
-from mixseg.runs.config import WITHOUT_EFFECT, Config, make_config, to_dict
+from mixseg.runs.config import Config, keys_where, make_config, settings_of
 from mixseg.runs.typed_json import merged
 from mixseg.training.self_training import SEEDS_APART
 
@@ -24,12 +24,8 @@ SEEDS = (0, 1, 2)
 QUICK_SET, QUICK_SEED, QUICK_STEPS = 3, 0, 200
 LONGEST_NAME = 120
 
-NOT_NAMED = {"method", "preset", "dataset", "split", "set", "seed", "proposals_from"}
-"""Keys that a run's name says otherwise, or that all runs of an ``--out`` have in common."""
-
-
-ABOUT = ("target", "partial", "ratio", "dims")
-"""Keys that say what is learnt from what: with others, the paper's figures are about something else."""
+NAMED = frozenset(keys_where(lambda key: key.effect and not key.flag and not key.located))
+"""Keys that a run's name tells; the others all runs of an ``--out`` have in common, or the name says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +104,10 @@ def make_plan(
 
 def _as_printed(request: Request, scans: Scans) -> bool:
     """Whether the runs learn what those of the paper did."""
-    usual = {"ratio": Config.ratio, **scans.settings}
-    return all(request.settings.get(key, usual[key]) == usual[key] for key in ABOUT if key in usual)
+    usual = {"ratio": Config().data.ratio, **scans.settings}
+    return all(
+        request.settings.get(key, usual[key]) == usual[key] for key in keys_where(lambda key: key.task) if key in usual
+    )
 
 
 def rows_of(experiment: Experiment, request: Request) -> list[Row]:
@@ -145,7 +143,7 @@ def setting(method: str, n: int | None) -> str:
 
 def _missing(run: PlannedRun, n: int | None, split: Split) -> str:
     """Why Set-N cannot be had, or ""."""
-    ratio = run.settings.get("ratio", Config.ratio)
+    ratio = run.settings.get("ratio", Config().data.ratio)
     return NOT_ENOUGH if n is not None and n + ratio * n > len(split.train) else ""
 
 
@@ -154,7 +152,9 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
     before = _chain(recipe.source, n, seed, preset, request, scans) if recipe.source else []
     told: dict[str, Any] = {"method": recipe.method, "preset": preset, "dataset": scans.layout}
     usual = make_config(**told, **scans.settings)
-    steps = QUICK_STEPS if request.quick else steps_of(preset, scans.dataset, n, usual.steps, usual.batch.full)
+    training = usual.training
+    steps = steps_of(preset, scans.dataset, n, training.steps, training.batch.full)
+    steps = QUICK_STEPS if request.quick else steps
     changes = merged({**scans.settings, "steps": steps}, asked_of(recipe, request))
     config = make_config(**told, **changes)
     # Runs of one name have one config, whichever experiment asks for them.
@@ -164,7 +164,7 @@ def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Reque
     if before:
         settings["proposals_from"] = before[-1].name
     name = run_name(recipe, config, usual, n, settings["seed"])
-    return [*before, PlannedRun(name, settings, config.steps, needs=before[-1].name if before else "")]
+    return [*before, PlannedRun(name, settings, config.training.steps, needs=before[-1].name if before else "")]
 
 
 def asked_of(recipe: Recipe, request: Request) -> dict[str, Any]:
@@ -189,9 +189,10 @@ def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed:
 
 def differences(config: Config, usual: Config) -> list[str]:
     """``distill-10`` for each setting that is not the usual one; a weight that equals the method's own is usual."""
-    told = changed(to_dict(config), to_dict(usual))
-    if config.validate_every != usual.validate_every:  # the same training, but another choice of its best checkpoint
-        told["validate_every"] = config.validate_every
+    told = changed(settings_of(config), settings_of(usual))
+    now, before = config.training.validate_every, usual.training.validate_every
+    if now != before:  # the same training, but another choice of its best checkpoint
+        told["validate_every"] = now
     return [f"{key.removeprefix('weights.')}-{_text(value)}" for key, value in told.items()]
 
 
@@ -203,8 +204,8 @@ def changed(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, An
 
 def _unusual(config: Config, usual: Config) -> dict[str, float]:
     """The weights that are neither the preset's nor the method's own."""
-    own = {**METHODS[config.method].weights, **usual.weights}
-    return {name: weight for name, weight in config.weights.items() if weight != own.get(name)}
+    own = {**METHODS[config.method.name].weights, **usual.method.weights}
+    return {name: weight for name, weight in config.method.weights.items() if weight != own.get(name)}
 
 
 def _effective(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,7 +213,7 @@ def _effective(config: Mapping[str, Any]) -> dict[str, Any]:
     content = {**config, "weights": {**METHODS[config["method"]].weights, **config["weights"]}}
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        if key not in NOT_NAMED | WITHOUT_EFFECT:
+        if key in NAMED:
             flat |= {f"{key}.{part}": each for part, each in value.items()} if isinstance(value, dict) else {key: value}
     return flat
 

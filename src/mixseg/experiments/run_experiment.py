@@ -23,23 +23,16 @@ from mixseg.experiments.planner import Request, asked_of, make_plan, rows_of
 from mixseg.experiments.protocol import BUILT_IN, PROTOCOLS, Scans, find_scans, layout_of, made_in, strong_grid
 from mixseg.experiments.scheduler import Board, see_through
 from mixseg.methods import METHODS, terms_of
-from mixseg.runs.config import WITHOUT_EFFECT, make_config, to_dict
+from mixseg.runs.config import KEYS, make_config
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.presets import PRESETS
-from mixseg.runs.typed_json import holds
 from mixseg.training.assemble import Data
 from mixseg.training.checks import refuse_early
 from mixseg.training.folder import extent_of, find_split, prepare_beside
 from mixseg.training.plan.settings import PLANNED, plan_for
 
 Show = Callable[[Board], None]
-
-SETTLED = {"split", "proposals_from", "batch"}
-"""Config keys that a run writes down as it found them: where files lie from there, what there were scans for."""
-
-FLAGS = {"dataset": "--dataset", "method": "--methods", "preset": "--preset", "seed": "--seeds", "set": "--sets"}
-"""Config keys that an experiment has a flag for."""
 
 
 def conduct(
@@ -87,8 +80,8 @@ def _refuse_early(experiment: Experiment, dataset: str, out: Path, request: Requ
     rows = () if experiment.measured else rows_of(experiment, request)
     if request.preset is not None:
         known("preset", request.preset, PRESETS)
-    for key, flag in FLAGS.items():
-        if key in request.settings:
+    for key in request.settings:
+        if flag := KEYS[key].traits.flag:
             raise MixsegError(f"--set {key} is nothing that the runs of an experiment have in common: use {flag}.")
     weights = request.settings.get("weights")
     for term in weights if isinstance(weights, Mapping) else ():
@@ -161,7 +154,7 @@ def _prepare(experiment: Experiment, plan: Plan, out: Path, scans: Scans, split:
     made: dict[str, Prepared] = {}
     for run in plan.runs:
         config = make_config(**run.settings)
-        key = str(config.prepare_options)
+        key = str(config.data.prepare_options)
         if key not in grids:
             grids[key] = prepare_beside(run_path(out / plan.experiment, run.name), scans.folder, scans.cases, config)
         made[run.name] = grids[key]
@@ -178,14 +171,9 @@ def _refuse_another(there: RunFolder, run: PlannedRun, made: Prepared, split: Sp
     """Nothing, or one sentence if a run of this name was trained otherwise, which its finished scores would hide."""
     if not there.begun:
         return
-    asked = {key: value for key, value in run.settings.items() if key not in SETTLED | WITHOUT_EFFECT}
-    config, stored = make_config(**run.settings), to_dict(there.config)
-    changed = next((key for key in asked if not holds(stored[key], asked[key])), None)
-    if changed:
-        raise MixsegError(
-            f"{there.path} holds a run with {changed}={stored[changed]!r}, not {asked[changed]!r}: choose another "
-            "--out."
-        )
+    config = make_config(**run.settings)
+    # What there were scans for, and where files lie from there, a run writes down as it found it.
+    there.refuse_changed(config, compared=lambda key: key.effect and not key.settled and not key.located)
     data: dict[str, Any] = {"data": made.content}
     if not run.needs:  # who is seen by a run that is fed proposals depends on these
         seen = Data.of(made, split, config)

@@ -85,7 +85,7 @@ def predict_folder(
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
     if not overwrite:
         refuse_overwriting(cases, out, endings, classes, predictor.origin)
-    options = replace(config.prepare_options, target=None)
+    options = replace(config.data.prepare_options, target=None)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
     print(who, *_unfinished(folder), *_left_over(cases, out, endings), sep="\n", flush=True)
     written, bad, said = list[Path](), list[str](), ""
@@ -169,16 +169,16 @@ def _classes(run: RunFolder) -> list[str]:
 
 def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, overlap: float | None) -> Config:
     """``config`` with other windows for its predictions, where they are given."""
-    if config.dims == 2 and (window is not None or overlap is not None):
+    if config.data.dims == 2 and (window is not None or overlap is not None):
         flag = "--window" if window is not None else "--overlap"
         raise MixsegError(f"Slices are predicted whole, without windows: leave {flag} out.")
     if window is not None:
-        config = replace(config, window=window)
+        config = config.changed(window=window)
     if overlap is not None:
         if not 0 <= overlap < 1:
             raise MixsegError(f"Windows cannot overlap by {overlap:g} of their size: give a share from 0 to below 1.")
-        i, j, k = (max(1, round((1 - overlap) * side)) for side in config.patch)
-        config = replace(config, stride=(i, j, k))
+        i, j, k = (max(1, round((1 - overlap) * side)) for side in config.data.patch)
+        config = config.changed(stride=(i, j, k))
     return config
 
 
@@ -192,7 +192,7 @@ def _unfinished(run: RunFolder) -> list[str]:
     """One sentence, or none if it is finished."""
     if run.finished is not None:
         return []
-    return [f"{run.path} is not finished: train it to its end, step {run.config.steps}, for a better answer."]
+    return [f"{run.path} is not finished: train it to its end, step {run.config.training.steps}, for a better answer."]
 
 
 def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list[str]:

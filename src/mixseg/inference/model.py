@@ -73,7 +73,7 @@ class Model:
             self.predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch)
 
     def __repr__(self) -> str:
-        return f"Model({str(self.run)!r}: {self.config.method}, {', '.join(self.classes)})"
+        return f"Model({str(self.run)!r}: {self.config.method.name}, {', '.join(self.classes)})"
 
     def predict(self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None) -> Labels:
         """Class indices on the grid of the image."""
@@ -93,17 +93,18 @@ class Model:
 
     def _ready(self, image: ArrayLike, spacing: tuple[float, float, float] | None) -> tuple[Scan, PreparedCase]:
         """An image on the training grid, and the way back."""
-        if self.config.spacing and spacing is None:
+        grid = self.config.data
+        if grid.spacing and spacing is None:
             raise MixsegError(
-                f"{self.run} was trained at {times(self.config.spacing)} mm: say how large the voxels of the image "
+                f"{self.run} was trained at {times(grid.spacing)} mm: say how large the voxels of the image "
                 "are, with spacing=(I, J, K) in mm."
             )
-        given = make_scan("the image", image, spacing=spacing, clip=self.config.clip)
+        given = make_scan("the image", image, spacing=spacing, clip=self.config.data.clip)
         if len(given.native.image) != self.channels:
             raise MixsegError(
                 f"The image has {len(given.native.image)} channels, and {self.run} was trained on {self.channels}."
             )
-        return bare_scan(given.header, given.native, replace(self.config.prepare_options, target=None))
+        return bare_scan(given.header, given.native, replace(self.config.data.prepare_options, target=None))
 
 
 def as_path(given: str | PathLike[str], what: str) -> Path:

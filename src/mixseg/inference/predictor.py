@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
@@ -81,16 +81,18 @@ class Predictor:
         if checkpoint:
             known("checkpoint", checkpoint, ("best", "last"))
         facts = run.facts
-        precision = settle_precision(run.config.precision, device, dims=run.config.dims)
+        precision = settle_precision(run.config.runtime.precision, device, dims=run.config.data.dims)
         fabric = make_fabric(Hardware(device), precision)
         classes = len(facts["classes"])
         method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
         named = {short_name(output, method.outputs): output for output in method.outputs}
         if branch and len(named) == 1:
-            raise MixsegError(f"{run.path} was trained by {run.config.method}, which has one answer: name no branch.")
+            raise MixsegError(
+                f"{run.path} was trained by {run.config.method.name}, which has one answer: name no branch."
+            )
         config, output = config or run.config, named[branch] if branch else method.outputs[0]
         origin = Origin(weights_hash(method), digest(to_dict(config)), chosen, step, output)
-        speed_up(method, replace(run.config, compile=False), fabric)
+        speed_up(method, run.config.changed(compile=False), fabric)
         return Predictor(method.to(fabric.device), config, fabric, classes, origin, output)
 
     @property
@@ -111,7 +113,8 @@ class Predictor:
         """
         with evaluating(self.method, self.fabric):
             found = maps(self._pieces(scan, outputs, tell), self._grid(scan), sureness=sureness)
-        labels = {name: largest_pieces(guess, self.config.largest or ()) for name, guess in found.labels.items()}
+        largest = self.config.inference.largest or ()
+        labels = {name: largest_pieces(guess, largest) for name, guess in found.labels.items()}
         return found._replace(labels=labels)
 
     def probabilities(
@@ -155,7 +158,7 @@ class Predictor:
 
     def decided(self, probs: NDArray[np.float32]) -> Bytes:
         """The label map of the probabilities ``(classes, *S)`` of a whole scan, as ``maps`` makes it."""
-        return largest_pieces(winners(torch.from_numpy(probs), dim=0).numpy(), self.config.largest or ())
+        return largest_pieces(winners(torch.from_numpy(probs), dim=0).numpy(), self.config.inference.largest or ())
 
     def memory_plan(self, scan: Scan, *, outputs: int, probabilities: bool = False) -> str:
         """What predicting a volume takes, in a sentence; nothing for slices, which take little."""
@@ -167,10 +170,10 @@ class Predictor:
 
     def _grid(self, scan: Scan) -> tuple[int, ...]:
         """The size of a scan's label maps."""
-        axes = (0, 2, 3) if self.config.dims == 2 else (1, 2, 3)
+        axes = (0, 2, 3) if self.config.data.dims == 2 else (1, 2, 3)
         return tuple(scan.image.shape[axis] for axis in axes)
 
     def _pieces(self, scan: Scan, outputs: Collection[str], tell: Tell | None) -> Iterator[Piece]:
         windows = Windows.of(self.config)
-        intensity = self.config.intensity
+        intensity = self.config.data.intensity
         return pieces(self.method, scan, intensity=intensity, windows=windows, outputs=outputs, tell=tell)

@@ -38,7 +38,8 @@ class Windows:
     @staticmethod
     def of(config: Config) -> Windows | None:
         """Those of a run's predictions; None where it predicts slices."""
-        return Windows(config.patch, config.stride, config.window) if config.dims == 3 else None
+        data, how = config.data, config.inference
+        return Windows(data.patch, how.stride, how.window) if data.dims == 3 else None
 
     def starts(self, size: Sequence[int]) -> list[list[int]]:
         """Where windows begin along each axis; they leave no gap, and the last one ends with the volume."""

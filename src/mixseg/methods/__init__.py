@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 
 from mixseg.core.errors import MixsegError
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, MethodRow, Number, Term
+from mixseg.methods.base import (
+    AblationOptions,
+    BuildNetwork,
+    Method,
+    MethodOptions,
+    MethodRow,
+    Number,
+    Term,
+    TermOptions,
+)
 from mixseg.methods.dual_branch import DualBranch
 from mixseg.methods.glmi import GLMI
 from mixseg.methods.mutual import Mutual
@@ -15,12 +24,14 @@ from mixseg.methods.ua_mt import UAMT
 
 __all__ = [
     "METHODS",
+    "AblationOptions",
     "BuildNetwork",
     "Method",
     "MethodOptions",
     "MethodRow",
     "Number",
     "Term",
+    "TermOptions",
     "make_method",
     "terms_of",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, overload
 
 import torch
@@ -54,11 +54,23 @@ class Method(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
-class MethodOptions:
-    """What the methods leave to the user. Each method reads the ones that concern it.
+class TermOptions:
+    """What a user may want to choose of the loss, beside the weights of its terms.
 
     Attributes:
         divergence: How the student is compared with the teacher: a name of ``losses.DIVERGENCES``.
+        ramp: The share of training over which the confidence term grows to its weight; 0 is at once.
+    """
+
+    divergence: str = "kl"
+    ramp: float = 0.0
+
+
+@dataclass(frozen=True)
+class AblationOptions:
+    """What the paper leaves open or compares.
+
+    Attributes:
         temperature: Divides the probabilities in the softmax over softmax before the divergence.
         detach: Whether the divergence teaches the student alone (True) or moves the teacher too.
         confidence: What makes the student confident: "entropy" (Shannon) or "min-entropy" (pseudo-labels as a loss).
@@ -66,23 +78,28 @@ class MethodOptions:
             with the sum over its labelled voxels.
         entropy_on: The scans that the confidence term sees: "partial" (with the bare ones) or "all".
         passes: "separate" gives each kind of supervision its own batch statistics; "joint" mixes them, and collapses.
-        ramp: The share of training over which the confidence term grows to its weight; 0 is at once.
         view: Whether the scans that are cut into each other are seen as the moving average saw them ("same"), or with
             other grey values ("strong").
         feature_dropout: Of mutual: the share of the scans without full masks of which each branch sees one half of the
             channels, the other branch the other half.
     """
 
-    divergence: str = "kl"
     temperature: float = 1.0
     detach: bool = True
     confidence: Literal["entropy", "min-entropy"] = "entropy"
     weak_over: Literal["voxels", "images"] = "voxels"
     entropy_on: Literal["partial", "all"] = "partial"
     passes: Literal["separate", "joint"] = "separate"
-    ramp: float = 0.0
     view: Literal["same", "strong"] = "same"
     feature_dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What the methods leave to the user: two groups of a config. Each method reads the ones that concern it."""
+
+    terms: TermOptions = field(default_factory=TermOptions)
+    ablation: AblationOptions = field(default_factory=AblationOptions)
 
 
 BuildNetwork = Callable[[int], Network]

@@ -55,8 +55,8 @@ class DualBranch(Method):
         self.options = options
         self.bottom = branches - 1
         self.outputs = ("bottom", "top", "ensemble") if branches == 2 else ("top",)
-        self.compare = divergence(options.divergence)
-        self.unsure = CONFIDENCE[options.confidence]
+        self.compare = divergence(options.terms.divergence)
+        self.unsure = CONFIDENCE[options.ablation.confidence]
         self.elder = Teacher(self.network).eval() if "mix" in self.weights else None
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
@@ -74,7 +74,7 @@ class DualBranch(Method):
         if "weak" in self.weights:
             labels = torch.cat([part.partial for part in batch.parts])
             values["weak"] = mean_of_labelled(cross_entropy(bottom, labels), labels)
-        unsure = bottom if self.options.entropy_on == "all" else bottom[batch.full.rows :]
+        unsure = bottom if self.options.ablation.entropy_on == "all" else bottom[batch.full.rows :]
         if len(unsure) and "entropy" in self.weights:
             values["entropy"] = self.unsure(unsure).mean()
         return {
@@ -87,7 +87,7 @@ class DualBranch(Method):
         if self.elder is None or others is None:
             return batch, None
         batch, target = mix(batch, self.elder.ensemble(others))
-        if self.options.view == "strong":
+        if self.options.ablation.view == "strong":
             rest = (part._replace(image=strong_view(part.image)) for part in (batch.partial, batch.bare))
             batch = Batch(batch.full, *rest)
         return batch, target
@@ -126,7 +126,7 @@ class DualBranch(Method):
         background into a push towards foreground for the others. See docs/concepts/deviations.md.
         """
         images = [part.image for part in batch.parts]
-        joint = self.options.passes == "joint"
+        joint = self.options.ablation.passes == "joint"
         if joint:
             images = [torch.cat(images)]
         bottom: list[list[Tensor]] = []
@@ -142,8 +142,8 @@ class DualBranch(Method):
 
     def _distill(self, *, student: Tensor, teacher: Tensor) -> Tensor:
         """The divergence per voxel between the branches' softmax over softmax."""
-        teacher = teacher.detach() if self.options.detach else teacher
-        tau = self.options.temperature
+        teacher = teacher.detach() if self.options.ablation.detach else teacher
+        tau = self.options.ablation.temperature
         return self.compare(smooth(student.softmax(dim=1), tau), smooth(teacher.softmax(dim=1), tau))
 
     def _against_mixed(self, answers: Sequence[Tensor], target: Tensor) -> Tensor:
@@ -152,12 +152,12 @@ class DualBranch(Method):
         return found["full"] + self.weights["dice"] * found["dice"] if "dice" in found else found["full"]
 
     def _weight(self, name: str, progress: Number, batch: Batch) -> Number:
-        if name == "weak" and self.options.weak_over == "images":
+        if name == "weak" and self.options.ablation.weak_over == "images":
             # The term itself stays a mean over voxels, which the guard can read whatever it weighs.
             labels = torch.cat([part.partial for part in batch.parts])
             return self.weights[name] * average_count(labels != IGNORE) / len(labels)
-        if name == "entropy" and self.options.ramp:
-            return self.weights[name] * ramp_up(progress, 0.0, self.options.ramp)
+        if name == "entropy" and self.options.terms.ramp:
+            return self.weights[name] * ramp_up(progress, 0.0, self.options.terms.ramp)
         if name == "mix":
             return self.weights[name] * ramp_up(progress, 0.0, MIX_RAMP)
         return self.weights[name]

@@ -70,7 +70,7 @@ class Mutual(DualBranch):
 
     def _shared_out(self, features: list[Tensor], *, hidden: bool) -> tuple[list[Tensor], list[Tensor]]:
         """The features that each branch sees: all, or complementary channels of those images that are drawn for it."""
-        share = self.options.feature_dropout
+        share = self.options.ablation.feature_dropout
         if not (hidden and share and self.training):
             return features, features
         drawn = torch.rand(len(features[0]), device=features[0].device) < share

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from mixseg.core.errors import MixsegError, known
-from mixseg.networks.base import Geometry, Init, Network, Norm, Spec
+from mixseg.networks.base import Geometry, Network, Norm, Spec
 from mixseg.networks.layers import initialise
 from mixseg.networks.unet import unet
 from mixseg.networks.vnet import vnet
@@ -45,7 +45,6 @@ def make_network(
     geometry: Geometry = "padded",
     dropout: float = 0.5,
     deep: int = 0,
-    init: Init = "xavier",
 ) -> Network:
     """A freshly initialised network whose branches share the encoder and the first up-convolution.
 
@@ -61,12 +60,10 @@ def make_network(
         geometry: ``padded``, or ``authors`` for the unpadded convolutions of the released code (``unet`` only).
         dropout: Rate of the dropout before the bottleneck (``unet``), or after it and before the head (``vnet``).
         deep: Coarser levels of each decoder with a head of their own, which learns and never answers.
-        init: ``xavier`` is the authors'; ``kaiming``; ``default`` is torch's.
     """
     architecture = NETWORKS[known("network", name, NETWORKS)]
     known("norm", norm, get_args(Norm))
     known("geometry", geometry, get_args(Geometry))
-    known("init", init, get_args(Init))
     spec = Spec(
         in_channels=in_channels,
         classes=classes,
@@ -81,7 +78,7 @@ def make_network(
     )
     _check(spec)
     network = architecture.build(spec)
-    initialise(network, init)
+    initialise(network)
     return network
 
 

@@ -12,7 +12,6 @@ from mixseg.core.errors import MixsegError
 
 Norm = Literal["batch", "instance", "group", "none"]
 Geometry = Literal["padded", "authors"]
-Init = Literal["xavier", "kaiming", "default"]
 
 CheckSize = Callable[[Sequence[int], int], None]
 """(Sides of the image, depth) -> nothing, or an error that computes a size which the network can take."""

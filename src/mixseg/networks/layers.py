@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mixseg.networks.base import Init, Norm, Spec
+from mixseg.networks.base import Norm, Spec
 from mixseg.networks.instance_norm import InstanceNorm
 
 ALIGNED = 8
@@ -130,17 +129,13 @@ class Layers:
         return [convolution, self.normalisation(outputs), ReLU()]
 
 
-def initialise(network: nn.Module, init: Init) -> None:
-    """Draw the first weights: those of the authors (``xavier``), ``kaiming``, or torch's own (``default``)."""
-    if init == "default":
-        return
-    draw: Callable[..., object] = nn.init.xavier_normal_ if init == "xavier" else nn.init.kaiming_normal_
+def initialise(network: nn.Module) -> None:
+    """Draw the first weights as the authors do."""
     for module in network.modules():
         if isinstance(module, CONVOLUTIONS):
-            draw(module.weight)
+            nn.init.xavier_normal_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, NORMALISATIONS):
-            # The spread of the scales is the authors'; "kaiming" keeps them at exactly 1.
-            nn.init.normal_(module.weight, 1.0, 0.02 if init == "xavier" else 0.0)
+            nn.init.normal_(module.weight, 1.0, 0.02)
             nn.init.zeros_(module.bias)

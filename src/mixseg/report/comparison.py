@@ -133,7 +133,7 @@ def _folders(contenders: Sequence[Contender]) -> Html:
     found = [(each.name, run) for each in contenders for run in each.runs]
     folders = folder_names([run.path for _, run in found])
     lines = [
-        (name, run.config.seed, run.config.steps, folder, run.facts.get("commit") or "-")
+        (name, run.config.training.seed, run.config.training.steps, folder, run.facts.get("commit") or "-")
         for (name, run), folder in zip(found, folders, strict=True)
     ]
     return table(lines, ("method", "seed", "steps", "folder", "commit"))

@@ -13,10 +13,7 @@ from mixseg.evaluation.scores import MEAN, Row, branch_name, mean_sd, summarise
 from mixseg.report.run_files import RunFiles, part_of_all
 from mixseg.report.tables import known_columns
 from mixseg.report.wording import count, part_name
-from mixseg.runs.config import WITHOUT_EFFECT, to_dict
-
-NOT_COMPARED = WITHOUT_EFFECT | {"seed"}
-"""Keys that make no other method: runs that differ in nothing else are seeds of one."""
+from mixseg.runs.config import keys_where, settings_of
 
 LONGEST = 60
 """A name of more letters fits into no table: such runs are told apart by their folders."""
@@ -52,18 +49,19 @@ class Contender:
 def gather(runs: Sequence[Path]) -> list[Contender]:
     """The runs as methods, in the given order, seeds together; a folder that is named twice counts once."""
     groups: dict[str, list[RunFiles]] = {}
+    alike = {"seed", *keys_where(lambda key: not key.effect)}
     for path in {path.resolve(): path for path in runs}.values():
         run = RunFiles.read(path)
         if not run.rows:
             raise MixsegError(f"{path} has no scores yet: finish its training first, or leave it out.")
-        settings = {key: value for key, value in to_dict(run.config).items() if key not in NOT_COMPARED}
+        settings = {key: value for key, value in settings_of(run.config).items() if key not in alike}
         # Seeds learn from proposals of different runs; what tells methods apart is how those runs were trained.
         settings["proposals_from"] = " > ".join(run.facts.get("proposals", {}).get("methods", []))
         settings["data"] = run.facts.get("data", "")
         groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
     if not groups:
         raise MixsegError("There is nothing to compare: name at least one run folder.")
-    settings_of = [
+    described = [
         json.loads(key) | {"data": f"{group[0].facts.get('folder', '')} {group[0].facts.get('data', '')[:8]}".strip()}
         for key, group in groups.items()
     ]
@@ -73,10 +71,10 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
         raise MixsegError(f"The runs have no class in common ({found_in}): compare those that segment the same.")
     for group in groups.values():
         _refuse_repeated(group)
-    names = [_name(settings, settings_of) for settings in settings_of]
+    names = [_name(settings, described) for settings in described]
     if max(map(len, names)) > LONGEST:
         folders = folder_names([group[0].path for group in groups.values()])
-        names = [f"{of['method']} ({folder})" for of, folder in zip(settings_of, folders, strict=True)]
+        names = [f"{of['method']} ({folder})" for of, folder in zip(described, folders, strict=True)]
     return [Contender(name, tuple(group)) for name, group in zip(names, groups.values(), strict=True)]
 
 
@@ -128,7 +126,7 @@ def _refuse_repeated(group: Sequence[RunFiles]) -> None:
     seen: dict[str, RunFiles] = {}
     for run in group:
         # Runs of one seed that learnt from different proposals are different runs.
-        other = seen.setdefault(json.dumps([run.config.seed, run.facts.get("proposals")], sort_keys=True), run)
+        other = seen.setdefault(json.dumps([run.config.training.seed, run.facts.get("proposals")], sort_keys=True), run)
         if other is not run:
             raise MixsegError(
                 f"{other.path} and {run.path} have the same config, data and seed: they would count as two seeds, and "

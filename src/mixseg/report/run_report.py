@@ -139,7 +139,7 @@ def _strip(run: RunFiles, example: Example) -> Strip:
     names = {name: short_name(name, run.branches) for name in order}
     notes = {names[name]: f"DSC of the scan {100 * dsc:.1f} %" for name in order if (dsc := scored[name]) is not None}
     return Strip(
-        name=_name(example, run.config.dims),
+        name=_name(example, run.config.data.dims),
         image=example.image,
         truth=example.truth,
         labels={names[name]: example.labels[name] for name in order},

@@ -37,7 +37,7 @@ def write_rounds(runs: Sequence[Path], out: Path) -> tuple[list[tuple[str, ...]]
     for (number, run), entry in zip(found, entries, strict=True):
         assert entry is not None, "a run that was scored on a part has an entry of it"
         scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
-        lines.append((str(number), run.config.method, str(run.config.seed), str(entry["cases"]), *scores))
+        lines.append((str(number), run.config.method.name, str(run.config.training.seed), str(entry["cases"]), *scores))
     return lines, _write(out, _figure(found, part, columns), lines, part)
 
 

@@ -10,7 +10,7 @@ from mixseg.evaluation.scores import MEAN, branch_name, mean_sd
 from mixseg.report.html import Html, table
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import count
-from mixseg.runs.config import make_config, to_dict
+from mixseg.runs.config import make_config, settings_of
 
 COLUMNS = {
     "DSC (%)": ("dsc", 100.0),
@@ -88,8 +88,8 @@ def known_columns(entries: Sequence[Entry]) -> dict[str, tuple[str, float]]:
 def changes(run: RunFiles) -> Html:
     """What this run has that its preset has not."""
     config = run.config
-    preset = make_config(method=config.method, preset=config.preset, dims=config.dims)
-    ours, theirs = ({**to_dict(each), "batch": each.batch.counts} for each in (config, preset))
+    preset = make_config(method=config.method.name, preset=config.preset, dims=config.data.dims)
+    ours, theirs = ({**settings_of(each), "batch": each.training.batch.counts} for each in (config, preset))
     lines = [(key, _value(ours[key]), _value(theirs[key])) for key in ours if ours[key] != theirs[key]]
     return table(lines, ("key", "this run", f"preset {config.preset}"))
 
@@ -135,32 +135,32 @@ def _opened(run: RunFiles) -> str:
 
 
 def _checkpoints(run: RunFiles) -> str:
-    last = f"last: the weights after step {run.config.steps}, the end; no score chose it."
+    last = f"last: the weights after step {run.config.training.steps}, the end; no score chose it."
     none = "There were no validation scans to choose a best one on."
     if "val" in run.parts:
         none = "No validation scan shows a structure to choose a best one on."
     if run.finished is None:
-        last = f"last: the newest weights that were kept; step {run.config.steps} will be the end."
+        last = f"last: the newest weights that were kept; step {run.config.training.steps} will be the end."
         none = "No look at validation scans has chosen a best one yet."
     if run.best is None:
         return f"{last} {none}"
     return (
         f"{last} best: the highest mean DSC of the {branch_name(run.answer, run.branches)} on the validation scans, "
-        f"looked at every {count(run.config.looks, 'step')}: step {run.best.step}, {100 * run.best.score:.2f} %. "
+        f"looked at every {count(run.config.training.looks, 'step')}: step {run.best.step}, "
+        f"{100 * run.best.score:.2f} %. "
         "Its validation scores are a little too good, because it was chosen on them."
     )
 
 
 def _data(run: RunFiles) -> str:
-    layout = run.config.dataset and f"layout {run.config.dataset}"
+    layout = run.config.data.dataset and f"layout {run.config.data.dataset}"
     content = f"hash {run.facts['data']}" if run.facts.get("data") else ""
     return ", ".join(filter(None, (run.facts.get("folder"), layout, content))) or "not recorded"
 
 
 def _seed(run: RunFiles) -> str:
-    return (
-        f"{run.config.seed}: drives initialisation, order and noise, never the split. ± is over scans, not over seeds."
-    )
+    seed = run.config.training.seed
+    return f"{seed}: drives initialisation, order and noise, never the split. ± is over scans, not over seeds."
 
 
 def _value(value: object) -> str:

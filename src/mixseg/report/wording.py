@@ -17,10 +17,10 @@ IN_VOXELS = "Distances are in voxels of the training grid, where a step between 
 def title(run: RunFiles) -> str:
     """What a run is: method, data and seed."""
     config = run.config
-    setting = [f"Set-{config.set}"] if config.set is not None else []
-    data = run.facts.get("folder") or config.dataset  # earlier runs recorded the layout alone
+    setting = [f"Set-{config.data.set}"] if config.data.set is not None else []
+    data = run.facts.get("folder") or config.data.dataset  # earlier runs recorded the layout alone
     where = f" on {data}" if data else ""
-    return ", ".join([config.method + where, *setting, f"seed {config.seed}"])
+    return ", ".join([config.method.name + where, *setting, f"seed {config.training.seed}"])
 
 
 def part_name(part: str) -> str:
@@ -67,7 +67,7 @@ def circumstances(run: RunFiles) -> str:
     if run.finished is None:
         done = run.log[-1]["step"] if run.log else 0
         scored = " The scores are those of an earlier, shorter training." if run.rows else ""
-        return f"The run is not finished: {done} of {run.config.steps} steps are in the log.{scored}"
+        return f"The run is not finished: {done} of {run.config.training.steps} steps are in the log.{scored}"
     cost = duration(run.finished["training_seconds"]) if "training_seconds" in run.finished else "unknown time"
     memory = run.finished.get("peak_gpu_gib")
     used = f", {memory:.1f} GiB of GPU memory" if memory else ""

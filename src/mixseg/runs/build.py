@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import NamedTuple
 
 import torch
@@ -12,9 +11,6 @@ from mixseg.networks import Network, make_network
 from mixseg.runs.checkpoint import load_weights
 from mixseg.runs.config import Config
 from mixseg.runs.folder import RunFolder
-
-NETWORK_KEYS = ("width", "depth", "dims", "norm", "geometry", "dropout", "deep", "init")
-"""Keys of a config that a network is built with."""
 
 
 class Trained(NamedTuple):
@@ -27,14 +23,25 @@ class Trained(NamedTuple):
 
 def build(config: Config, *, channels: int, classes: int) -> Method:
     """The freshly initialised method of ``config``; the seed alone decides its weights."""
-    shape = {key: getattr(config, key) for key in NETWORK_KEYS}
+    chosen, ablation = config.network, config.ablation
 
     def network(branches: int) -> Network:
-        return make_network(config.network, in_channels=channels, classes=classes, branches=branches, **shape)
+        return make_network(
+            chosen.name,
+            in_channels=channels,
+            classes=classes,
+            branches=branches,
+            width=chosen.width,
+            depth=chosen.depth,
+            dims=config.data.dims,
+            norm=chosen.norm,
+            geometry=ablation.geometry,
+            dropout=chosen.dropout,
+            deep=ablation.deep,
+        )
 
-    options = MethodOptions(**{key.name: getattr(config, key.name) for key in fields(MethodOptions)})
-    torch.manual_seed(config.seed)
-    return make_method(config.method, network, config.weights, options)
+    torch.manual_seed(config.training.seed)
+    return make_method(config.method.name, network, config.method.weights, MethodOptions(config.method, ablation))
 
 
 def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str | None = "last") -> Trained:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -27,35 +27,6 @@ WEIGHTS = {"method", "step"}
 ANOTHER = "put back a last.pt or best.pt that a run wrote, or remove it and train again."
 
 
-class Average:
-    """A moving average of a module's weights: ``average = decay * average + (1 - decay) * weights`` after each step."""
-
-    def __init__(self, module: nn.Module, decay: float) -> None:
-        self.decay, self.updates = decay, 0
-        self.weights = copied(module)
-
-    @torch.no_grad()
-    def update(self, module: nn.Module) -> None:
-        """Follow the module; the first steps follow faster, so that the random start is soon forgotten."""
-        self.updates += 1
-        follow = 1 - min(self.decay, self.updates / (self.updates + 9))
-        for name, now in module.state_dict().items():
-            if now.is_floating_point():
-                self.weights[name].lerp_(now, follow)
-            else:
-                self.weights[name].copy_(now)
-
-    @contextmanager
-    def worn_by(self, module: nn.Module) -> Iterator[None]:
-        """Inside, ``module`` has the averaged weights."""
-        own = copied(module)
-        module.load_state_dict(self.weights)
-        try:
-            yield
-        finally:
-            module.load_state_dict(own)
-
-
 def copied(module: nn.Module) -> Weights:
     """The weights, sharing no storage with the module."""
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
@@ -67,7 +38,6 @@ class State:
 
     method: Method
     optimizer: torch.optim.Optimizer
-    average: Average | None = None
     step: int = 0
     best_score: float = -math.inf
     best_step: int = 0
@@ -86,7 +56,7 @@ class State:
 
     def weights(self) -> dict[str, Weights]:
         """What each checkpoint predicts with; there is no best one without validation scans that can choose it."""
-        last = self.average.weights if self.average else copied(self.method)
+        last = copied(self.method)
         return {"last": last, "best": self.best} if self.best else {"last": last}
 
     def files(self) -> dict[str, dict[str, Any]]:
@@ -96,8 +66,6 @@ class State:
         """
         found = {"step": self.best_step, "score": self.best_score}
         content = {"step": self.step, "method": self.method.state_dict(), "optimizer": self.optimizer.state_dict()}
-        if self.average:
-            content["average"] = {"weights": self.average.weights, "updates": self.average.updates}
         new = {"best.pt": {**found, "method": self.best}} if self.best_step != self.written else {}
         since = {"seconds": dict(self.seconds), "record": self.record.content()}
         return {**new, "last.pt": {**content, "best": found, **since}}
@@ -111,8 +79,6 @@ class State:
         _load(self.method, content["method"], folder / "last.pt")
         self.optimizer.load_state_dict(content["optimizer"])
         self.step = content["step"]
-        if self.average and "average" in content:
-            self.average.weights, self.average.updates = content["average"]["weights"], content["average"]["updates"]
         self.best_score, self.best_step = content["best"]["score"], content["best"]["step"]
         self.seconds = content.get("seconds", {})
         self.record = Record.of(content["record"]) if "record" in content else Record()
@@ -199,7 +165,7 @@ def _changed(content: Any, change: Callable[[Tensor], Any]) -> Any:  # noqa: ANN
 def load_weights(method: Method, path: Path) -> int:
     """Give ``method`` the weights to predict with of a checkpoint; returns the step it was made at."""
     content = _read(path, torch.device("cpu"), WEIGHTS, mmap=True)  # two thirds of last.pt are the optimiser's
-    averaged = content.get("average")
+    averaged = content.get("average")  # a run of version 0.1.0 may have kept one, which answers
     _load(method, averaged["weights"] if averaged else content["method"], path)
     return int(content["step"])
 

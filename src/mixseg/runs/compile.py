@@ -26,9 +26,9 @@ from mixseg.runs.device import tell_tracer
 
 def memory_layout(config: Config, device: torch.device) -> torch.memory_format:
     """Channels last, which convolutions are fastest in; but for slices whose maps torch copies to normalise them."""
-    if config.dims == 3:
+    if config.data.dims == 3:
         return torch.channels_last_3d
-    copied = device.type == "cpu" and config.norm == "instance"
+    copied = device.type == "cpu" and config.network.norm == "instance"
     return torch.contiguous_format if copied else torch.channels_last
 
 
@@ -73,7 +73,7 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     if fabric.device.type != "cuda":
         return
     drop_idle_biases(method)
-    if not config.compile:
+    if not config.runtime.compile:
         return
     wait([fetch_compiler()])
     tell_tracer()

@@ -1,4 +1,8 @@
-"""Everything a run is told, as one frozen dataclass that goes to JSON and back. An unknown key is an error."""
+"""Everything that makes a run, in groups of keys that go to JSON and back. An unknown key is an error.
+
+``Config`` has the groups, and config.json is written in them. *Settings* are the same keys without their groups, with
+values as in JSON: what files, flags and other runs say of a config that is still to be made. ``flat`` reads both forms.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +10,32 @@ import dataclasses
 import json
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mixseg.core.errors import MixsegError, did_you_mean, known
 from mixseg.core.files import read_json
-from mixseg.core.types import Kind
-from mixseg.data.prepare.options import PrepareOptions, check_spacing
+from mixseg.data.prepare.options import check_spacing
 from mixseg.methods import METHODS, terms_of
 from mixseg.methods.losses import divergence
 from mixseg.networks import NETWORKS
+from mixseg.runs.config_groups import (
+    TRAITS,
+    AblationConfig,
+    BatchSizes,
+    DataConfig,
+    InferenceConfig,
+    MethodConfig,
+    NetworkConfig,
+    RuntimeConfig,
+    TrainingConfig,
+    Traits,
+    option,
+)
 from mixseg.runs.presets import METHOD_WEIGHTS, PRESETS
-from mixseg.runs.typed_json import as_typed, build, merged
-
-WITHOUT_EFFECT = frozenset({"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"})
-"""Keys of a config that make no other run."""
-OF_DIMS = {2: ("size", "long_side"), 3: ("patch", "stride")}
-"""Keys that slices alone, or volumes alone, have a use for."""
-
-
-@dataclass(frozen=True)
-class BatchSizes:
-    """Images per step by kind of supervision.
-
-    Attributes:
-        full: With full masks.
-        partial: With partial labels, and half of them without any where there are such scans and ``bare`` is None.
-        bare: Without labels; None leaves it to the scans. 0 is none, if there are partly labelled ones.
-    """
-
-    full: int = 8
-    partial: int = 16
-    bare: int | None = None
-
-    @property
-    def counts(self) -> dict[Kind, int]:
-        """What there is of each kind before the scans have a say."""
-        return {"full": self.full, "partial": self.partial, "bare": self.bare or 0}
+from mixseg.runs.typed_json import as_typed, merged
 
 
 @dataclass(frozen=True)
@@ -52,156 +43,84 @@ class Config:
     """One run. ``make_config`` fills it from a preset and a method; the run folder keeps the result.
 
     Attributes:
-        method: A row of METHODS.
         preset: Where the defaults came from: "paper", "strong" or "quick".
-        dataset: The layout that the scans were read with.
-        target: The classes to segment, by name; the others become background. Empty: all.
-        partial: Where partial labels come from: "drawn" (the files), a generator's name, or "none".
-        split: A splits.json or splits_final.json; empty: the one beside the data, or a seeded patient-wise one.
-        fold: Which fold of a splits_final.json, from 0; without a split file, of five that are drawn patient-wise.
-        set: Set-N: N patients with full masks and ``ratio`` times as many with partial labels. None: as the files say.
-        ratio: Partly labelled patients for each fully labelled one in Set-N.
-        proposals_from: For the method proposals: the finished run that proposes masks, a path relative to the folder
-            that holds this run's, or else to the current one.
-        seed: Drives initialisation, order and noise; never the split.
-        steps: Optimiser steps.
-        batch: Images per step by kind.
-        weights: Weights of the loss terms that differ from the method's own.
-        divergence: See MethodOptions, as for the next nine.
-        temperature: Of the softmax over softmax.
-        detach: Whether the teacher is left alone by the divergence.
-        confidence: "entropy" or "min-entropy".
-        weak_over: "voxels" or "images".
-        entropy_on: "partial" or "all".
-        passes: "separate" or "joint" batch statistics.
-        ramp: Share of training over which the confidence term grows.
-        view: "same" or "strong": grey values of the scans that are cut into each other.
-        feature_dropout: Of mutual: share of scans of which the branches see complementary channels.
-        network: "unet" or "vnet".
-        dims: 2 trains on slices, 3 on patches of volumes.
-        size: In-plane size of the training grid in 2D: pixels of a slice.
-        spacing: Voxel size in mm that scans are resampled to, 2 numbers in 2D and 3 in 3D; slices are then cropped or
-            padded to ``size`` round their centre. None: slices are stretched to ``size``, volumes kept as they are.
-        long_side: In 2D, the same for scans without a voxel size: pixels that the longer side of a slice becomes.
-        clip: Percentiles of a volume, such as [1, 99], that become black and white; None is minimum and maximum.
-        patch: Size of the patches in 3D.
-        window: How windows of a volume that overlap are averaged: "gaussian" lets their middle count more, "uniform"
-            all of them alike.
-        stride: Voxels from one window to the next when a volume is predicted; None is half a patch, as it always is
-            for the looks during training.
-        width: Channels of the first level; None is the network's own.
-        depth: Number of halvings; None is the network's own.
-        norm: "batch", "instance", "group" or "none".
-        geometry: "padded", or "authors" for the unpadded network of the paper's code.
-        dropout: At the deepest encoder level.
-        deep: Coarser levels of each decoder that learn the masks too, weighing 1/2, 1/4, ...; 0 is off.
-        init: "xavier", "kaiming" or "default".
-        intensity: What the network is fed: "unit" (0 to 1) or "zscore".
-        optimizer: "adam", "adamw" or "sgd".
-        lr: Learning rate at the start.
-        weight_decay: Of the optimiser.
-        beta2: How long adam and adamw remember the size of gradients: the larger, the longer.
-        schedule: "constant", "drops" (a tenth at 5/12 and at 10/12 of training), "poly" or "cosine".
-        augment: "none", "paper-3d", "strong", or "any-contrast": strong, and bright may become dark.
-        average: Decay of a moving average of the weights, used for validation and prediction; 0 is off.
-        largest: Numbers of the classes (the first structure is 1) of which a prediction keeps the largest connected
-            piece alone; None: those that are one piece in every full mask of the training scans.
-        precision: "fp64", "fp32", "tf32" or "bf16"; "auto" is bf16 on a GPU that has it, and for slices on a CPU that
-            has it, and fp32 elsewhere.
-        compile: Whether the network is compiled first, where the machine can; pays on long GPU runs.
-        validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
-        on_collapse: What happens when the student runs away: "warn" or "stop".
-        tensorboard: Whether the log is written for TensorBoard too, to ``tensorboard/`` in the run folder.
-        mlflow: Whether it is written for MLflow too, to ``mlflow.db`` beside the run folder.
+        data: Which scans, which of their labels, on which grid.
+        method: What is learnt from the labels.
+        ablation: What the paper leaves open or compares.
+        network: The network.
+        training: How the weights are found.
+        inference: How a scan is predicted.
+        runtime: How it is computed and followed.
     """
 
-    method: str = "kl-ent"
-    preset: str = "strong"
-    dataset: str = ""
-    target: tuple[str, ...] = ()
-    partial: str = "drawn"
-    split: str = ""
-    fold: int | None = None
-    set: int | None = None
-    ratio: int = 5
-    proposals_from: str = ""
-    seed: int = 0
-    steps: int = 3000
-    batch: BatchSizes = field(default_factory=BatchSizes)
-    weights: Mapping[str, float] = field(default_factory=dict)
-    divergence: str = "kl"
-    temperature: float = 1.0
-    detach: bool = True
-    confidence: Literal["entropy", "min-entropy"] = "entropy"
-    weak_over: Literal["voxels", "images"] = "voxels"
-    entropy_on: Literal["partial", "all"] = "partial"
-    passes: Literal["separate", "joint"] = "separate"
-    ramp: float = 0.0
-    view: Literal["same", "strong"] = "same"
-    feature_dropout: float = 0.0
-    network: str = "unet"
-    dims: Literal[2, 3] = 2
-    size: tuple[int, int] = (256, 256)
-    spacing: tuple[float, ...] | None = None
-    long_side: int | None = None
-    clip: tuple[float, float] | None = None
-    patch: tuple[int, int, int] = (112, 112, 80)
-    window: Literal["gaussian", "uniform"] = "gaussian"
-    stride: tuple[int, int, int] | None = None
-    width: int | None = None
-    depth: int | None = None
-    norm: Literal["batch", "instance", "group", "none"] = "batch"
-    geometry: Literal["padded", "authors"] = "padded"
-    dropout: float = 0.5
-    deep: int = 0
-    init: Literal["xavier", "kaiming", "default"] = "xavier"
-    intensity: Literal["unit", "zscore"] = "unit"
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    lr: float = 1e-4
-    weight_decay: float = 0.0
-    beta2: float = 0.999
-    schedule: Literal["constant", "drops", "poly", "cosine"] = "constant"
-    augment: Literal["none", "paper-3d", "strong", "any-contrast"] = "none"
-    average: float = 0.0
-    largest: tuple[int, ...] | None = ()
-    precision: Literal["auto", "fp64", "fp32", "tf32", "bf16"] = "auto"
-    compile: bool = False
-    validate_every: int = 0
-    on_collapse: Literal["warn", "stop"] = "warn"
-    tensorboard: bool = False
-    mlflow: bool = False
+    preset: str = option("strong", flag="--preset")
+    data: DataConfig = field(default_factory=DataConfig)
+    method: MethodConfig = field(default_factory=MethodConfig)
+    ablation: AblationConfig = field(default_factory=AblationConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
-    @property
-    def looks(self) -> int:
-        """Steps between two looks at the validation scans."""
-        return self.validate_every or max(1, min(50, self.steps // 100))
+    def value(self, key: str) -> Any:  # noqa: ANN401 - of whatever type the key has
+        """What a key has, named without its group."""
+        group, name, *_ = KEYS[key]
+        return getattr(getattr(self, group) if group else self, name)
 
-    @property
-    def all_weights(self) -> dict[str, float]:
-        """Of every term of the method: those that are given, and its own."""
-        return {**METHODS[self.method].weights, **self.weights}
+    def changed(self, **values: Any) -> Config:  # noqa: ANN401 - each of its key's type
+        """This config with other values of some keys, named without their groups."""
+        groups = {
+            group: dataclasses.replace(getattr(self, group), **value) if group in GROUPS else value
+            for group, value in grouped(values).items()
+        }
+        return dataclasses.replace(self, **groups)
 
-    @property
-    def prepare_options(self) -> PrepareOptions:
-        """The training grid and the partial labels that this run asks for."""
-        return PrepareOptions(
-            dims=self.dims,
-            size=self.size if self.dims == 2 else None,
-            target=self.target or None,
-            partial=self.partial,
-            spacing=self.spacing,
-            long_side=self.long_side if self.dims == 2 else None,
-            clip=self.clip,
+
+class Key(NamedTuple):
+    """Where a key stands: the name of its group (or ""), its own there; of which type it is, and what else is known."""
+
+    group: str
+    name: str
+    hint: Any
+    traits: Traits
+
+
+def _keys_in(kind: type, group: str) -> dict[str, Key]:
+    """The keys of a group, its ``name`` first: without the group it is called like the group."""
+    hints = typing.get_type_hints(kind)
+    fields = sorted(dataclasses.fields(kind), key=lambda each: each.name != "name")
+    return {
+        group if each.name == "name" else each.name: Key(
+            group, each.name, hints[each.name], each.metadata.get(TRAITS, Traits())
         )
-
-    @property
-    def grid(self) -> tuple[int, ...]:
-        """Spatial size of what the network is trained on."""
-        return self.size if self.dims == 2 else self.patch
+        for each in fields
+        if each.name not in GROUPS or group
+    }
 
 
-def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2, **changes: Any) -> Config:  # noqa: ANN401
-    """The config of ``method`` under ``preset``, with ``changes`` on top (values as in JSON)."""
+GROUPS: dict[str, type] = {name: kind for name, kind in typing.get_type_hints(Config).items() if kind is not str}
+KEYS: dict[str, Key] = _keys_in(Config, "")
+for _group, _kind in GROUPS.items():
+    KEYS |= _keys_in(_kind, _group)
+"""All keys as settings call them."""
+
+REMOVED = {"average": 0.0, "init": "xavier"}
+"""Keys of earlier versions, with the only value that files which have them can still be read with."""
+
+
+def keys_where(wanted: Callable[[Traits], bool]) -> list[str]:
+    """The keys of which ``wanted`` is true, in their order."""
+    return [key for key, of in KEYS.items() if wanted(of.traits)]
+
+
+def make_config(**settings: Any) -> Config:  # noqa: ANN401 - keys in either form, with values as in JSON
+    """The config of a method under a preset, with ``settings`` on top.
+
+    Raises:
+        MixsegError: A key is unknown, or no run can have its value.
+    """
+    changes = flat(settings)
+    method, preset, dims = (changes.get(key, Config().value(key)) for key in ("method", "preset", "dims"))
     known("method", method, METHODS)
     known("preset", preset, PRESETS)
     as_typed(Literal[2, 3], dims, "'dims'")
@@ -219,35 +138,107 @@ def make_config(*, method: str = "kl-ent", preset: str = "strong", dims: int = 2
     return from_dict(merged(settled, changes))  # a change of one batch size or weight leaves the others as they are
 
 
+def flat(content: Mapping[str, Any], where: str = "the config") -> dict[str, Any]:
+    """Settings: the keys that ``content`` sets in groups or without, all of them without.
+
+    Raises:
+        MixsegError: A key is unknown, or set twice, or no longer known and without it the run would be another one.
+    """
+    found: dict[str, Any] = {}
+    for name, value in content.items():
+        in_group = name in GROUPS and isinstance(value, Mapping)
+        given = _from_group(name, value, where) if in_group else _from_key(name, value, where)
+        if twice := next((key for key in given if key in found and not isinstance(found[key], Mapping)), None):
+            raise MixsegError(f"{twice!r} is set twice in {where}, in its group and without: leave one of them out.")
+        found = merged(found, given)
+    if isinstance(found.get("batch"), BatchSizes):  # from Python
+        found["batch"] = dataclasses.asdict(found["batch"])
+    return found
+
+
+def _from_group(group: str, content: Mapping[str, Any], where: str) -> dict[str, Any]:
+    own = {name: key for key, (there, name, *_) in KEYS.items() if there == group}
+    for name in content:
+        if name not in own:
+            elsewhere = name in KEYS and KEYS[name].group not in ("", group)
+            remedy = f"it is a key of {KEYS[name].group!r}." if elsewhere else did_you_mean(name, own)
+            raise MixsegError(f"Unknown key {name!r} in {group!r} in {where}: {remedy}")
+    return {own[name]: value for name, value in content.items()}
+
+
+def _from_key(key: str, value: object, where: str) -> dict[str, Any]:
+    if key in KEYS:
+        return {key: value}
+    if key in GROUPS:
+        raise MixsegError(f"{key!r} in {where} is {value!r}, which is not a group of keys: correct it.")
+    if key not in REMOVED:
+        raise MixsegError(f"Unknown key {key!r} in {where}: {did_you_mean(key, {**KEYS, **GROUPS})}")
+    if value != REMOVED[key]:
+        raise MixsegError(
+            f"{where} has {key}={value!r}, and this version knows no {key} but {REMOVED[key]!r}: leave the key out, or "
+            "use the version that the file was written for."
+        )
+    return {}
+
+
+def grouped(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in their groups."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        group, name, *_ = KEYS[key]
+        (found.setdefault(group, {}) if group else found)[name] = value
+    return found
+
+
 def from_dict(content: Mapping[str, Any], *, where: str = "the config") -> Config:
-    """The config that ``content`` (from JSON) describes; an unknown key or a wrong value is one sentence."""
-    config: Config = build(Config, content, where)
+    """The config that ``content`` (from JSON, in groups or without) describes.
+
+    Raises:
+        MixsegError: A key is unknown, or no run can have its value.
+    """
+    config = Config().changed(**_typed(flat(content, where), where))
     _check(config, where)
     return config
 
 
+def _typed(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values of settings as the fields have them; a wrong one is one sentence."""
+    return {key: as_typed(KEYS[key].hint, value, f"{key!r} in {where}") for key, value in settings.items()}
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """Every key of a config as a setting: ``make_config(**settings_of(config)) == config``."""
+    values = {key: config.value(key) for key in KEYS}
+    return typing.cast(dict[str, Any], json.loads(json.dumps(values, default=dataclasses.asdict)))
+
+
 def to_dict(config: Config) -> dict[str, Any]:
-    """What ``config.json`` holds."""
-    return typing.cast(dict[str, Any], json.loads(json.dumps(dataclasses.asdict(config))))
+    """What ``config.json`` holds: every key, in its group."""
+    return grouped(settings_of(config))
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The keys that a JSON config sets; ``make_config(**keys)`` fills in the rest."""
+    """The settings in a JSON config; ``make_config(**settings)`` fills in the rest.
+
+    Raises:
+        MixsegError: It is no JSON object, or a key is unknown or its value of another type.
+    """
     content = read_json(path)
     if not isinstance(content, dict):
         raise MixsegError(f'{path} is no config: it should be a JSON object such as {{"method": "kl-ent"}}.')
-    build(Config, content, str(path))  # so that a misspelt key is told with the file's name
-    return content
+    settings = flat(content, str(path))
+    _typed(settings, str(path))  # so that a wrong value is told with the file's name
+    return settings
 
 
-def refuse_unused(given: Mapping[str, Any], dims: int) -> None:
-    """Nothing, or one sentence about a key of ``given`` that a run of ``dims`` axes has no use for.
+def refuse_unused(settings: Mapping[str, Any], dims: int) -> None:
+    """Nothing, or one sentence about a setting that a run of ``dims`` axes has no use for.
 
-    A config that names keys of both, as that of a run does, serves either.
+    Settings that name keys of both, as those of a run do, serve either.
     """
-    ours, others = OF_DIMS[dims], OF_DIMS[5 - dims]
-    unused = [key for key in others if given.get(key) is not None]
-    if unused and not any(key in given for key in ours):
+    ours, others = ([key for key, of in KEYS.items() if of.traits.dims == axes] for axes in (dims, 5 - dims))
+    unused = [key for key in others if settings.get(key) is not None]
+    if unused and not any(key in settings for key in ours):
         theirs, learnt = ("slices", "volumes") if dims == 3 else ("volumes", "slices")
         raise MixsegError(
             f"{unused[0]} is a setting of {theirs}, and this run learns {learnt} (dims {dims}): leave it out, give "
@@ -256,48 +247,42 @@ def refuse_unused(given: Mapping[str, Any], dims: int) -> None:
 
 
 AT_LEAST = {"seed": 0, "fold": 0, "steps": 1, "ratio": 0, "set": 1, "deep": 0, "validate_every": 0, "weight_decay": 0.0}
-BETWEEN = {
-    "seed": (0, 2**63 - 1),
-    "ramp": (0, 1),
-    "feature_dropout": (0, 1),
-    "dropout": (0, 1),
-    "average": (0, 0.999999),
-    "beta2": (0, 0.999999),
-}
-"""A decay of 1 would keep the random start, or no gradient; torch takes no larger seed."""
+BETWEEN = {"seed": (0, 2**63 - 1), "ramp": (0, 1), "feature_dropout": (0, 1), "dropout": (0, 1), "beta2": (0, 0.999999)}
+"""A decay of 1 would never learn how large gradients are; torch takes no larger seed."""
 
 
 def _check(config: Config, where: str) -> None:
     """Nothing, or one sentence about a name or a number that no run can have."""
-    known("method", config.method, METHODS)
-    known("network", config.network, NETWORKS)
-    divergence(config.divergence)
-    _check_weights(config, where)
+    known("method", config.method.name, METHODS)
+    known("network", config.network.name, NETWORKS)
+    divergence(config.method.divergence)
+    _check_weights(config.method, where)
     for key, least in AT_LEAST.items():
-        value = getattr(config, key)
+        value = config.value(key)
         if value is not None and not value >= least:
             raise MixsegError(f"{key!r} in {where} is {value!r}: it is at least {least}.")
     for key, (least, most) in BETWEEN.items():
-        if not least <= getattr(config, key) <= most:
-            raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it lies between {least} and {most}.")
+        if not least <= config.value(key) <= most:
+            raise MixsegError(f"{key!r} in {where} is {config.value(key)!r}: it lies between {least} and {most}.")
     for key in ("lr", "temperature"):
-        if not 0 < getattr(config, key) < math.inf:
-            raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it is a positive number.")
-    check_spacing(config.dims, config.spacing, config.long_side)
+        if not 0 < config.value(key) < math.inf:
+            raise MixsegError(f"{key!r} in {where} is {config.value(key)!r}: it is a positive number.")
+    check_spacing(config.data.dims, config.data.spacing, config.data.long_side)
     for key in ("patch", "stride"):
-        if min(getattr(config, key) or (1,)) < 1:
-            raise MixsegError(f"{key!r} in {where} is {getattr(config, key)!r}: it counts voxels, at least 1 each.")
-    if config.batch.full < 1 or min(config.batch.counts.values()) < 0:
+        if min(config.value(key) or (1,)) < 1:
+            raise MixsegError(f"{key!r} in {where} is {config.value(key)!r}: it counts voxels, at least 1 each.")
+    batch = config.training.batch
+    if batch.full < 1 or min(batch.counts.values()) < 0:
         raise MixsegError(f"'batch' in {where} counts images: at least 1 of 'full', and none of the others below 0.")
 
 
-def _check_weights(config: Config, where: str) -> None:
-    terms = terms_of(config.method)
-    for name, weight in config.weights.items():
+def _check_weights(method: MethodConfig, where: str) -> None:
+    terms = terms_of(method.name)
+    for name, weight in method.weights.items():
         if not 0 <= weight < math.inf:
             raise MixsegError(f"The weight of {name!r} in {where} is {weight!r}: it is 0 or a positive number.")
         if name not in terms:
             raise MixsegError(
-                f"The method {config.method} has no term {name!r} to weigh ('weights' in {where}): "
+                f"The method {method.name} has no term {name!r} to weigh ('weights' in {where}): "
                 f"{did_you_mean(name, terms)}"
             )

@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,12 @@ from filelock import FileLock, Timeout
 from mixseg import __version__
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import explained, read_json, refuse_foreign, sweep, write_json
-from mixseg.runs.config import WITHOUT_EFFECT, Config, from_dict, to_dict
+from mixseg.runs.config import REMOVED, Config, from_dict, keys_where, settings_of, to_dict
+from mixseg.runs.config_groups import Traits
 from mixseg.runs.provenance import commit, source_hash
 
 LOCK = ".lock"
 LIBRARIES = ("torch", "lightning-fabric", "pytorch-lightning", "numpy", "scipy")
-MAY_CHANGE = WITHOUT_EFFECT | {"steps", "window", "stride", "split"}  # whom a split names is compared with the data
-"""Keys that an unfinished or finished run may be continued with. What a step does depends on ``steps`` alone of these,
-through the progress of training: a schedule goes on where the step stands in the longer training."""
 LOGS = (".log", ".out", ".err")
 """Of files that a shell, a scheduler or an experiment may write into the folder of a run before it begins."""
 FAILED = "failed.json"
@@ -61,7 +59,8 @@ class RunFolder:
     @property
     def config(self) -> Config:
         """The resolved config that the run was started with."""
-        return from_dict(self._read("config.json"), where=str(self.path / "config.json"))
+        content = {key: value for key, value in self._read("config.json").items() if key not in REMOVED}
+        return from_dict(content, where=str(self.path / "config.json"))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -96,22 +95,34 @@ class RunFolder:
                 f"{self.path} holds a run on other data{whose}, or on another split of them: choose another --out."
             )
 
-    def refuse_changed(self, config: Config, *, but: Collection[str] = ()) -> None:
-        """The same, of its settings alone; those ``but`` are not compared."""
+    def refuse_changed(self, config: Config, *, compared: Callable[[Traits], bool] = lambda key: key.fixed) -> None:
+        """The same, of its settings alone, those of them that are ``compared``."""
         if not self.begun:
             return
-        before, now = to_dict(self.config), to_dict(config)
-        changed = [key for key in now if now[key] != before[key] and key not in (*MAY_CHANGE, *but)]
+        self._refuse_removed()
+        before, now = self.config, config
+        changed = next((key for key in keys_where(compared) if now.value(key) != before.value(key)), None)
         if changed:
-            key = changed[0]
+            was, asked = (settings_of(each)[changed] for each in (before, now))
             raise MixsegError(
-                f"{self.path} holds a run with {key}={before[key]!r}, not {now[key]!r}: "
+                f"{self.path} holds a run with {changed}={was!r}, not {asked!r}: "
                 "choose another --out, or repeat the run's own settings to continue it."
             )
-        if config.steps < self.config.steps and self.finished:
+        steps = before.training.steps
+        if now.training.steps < steps and self.finished:
             raise MixsegError(
-                f"{self.path} was trained for {self.config.steps} steps already: ask for more, or for less elsewhere."
+                f"{self.path} was trained for {steps} steps already: ask for more, or for less elsewhere."
             )
+
+    def _refuse_removed(self) -> None:
+        """Nothing, or one sentence about a run that this version can predict with and not continue."""
+        content = self._read("config.json")
+        for key, usual in REMOVED.items():
+            if content.get(key, usual) != usual:
+                raise MixsegError(
+                    f"{self.path} holds a run with {key}={content[key]!r}, which this version cannot continue: "
+                    "continue it with the version that began it, or choose another --out."
+                )
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -60,14 +60,14 @@ def _gather(path: Path, options: argparse.Namespace, out: Path, hardware: Hardwa
     """The config in ``path``, and what it trains on."""
     given = read_config(path)
     config = make_config(**given)
-    refuse_unused(given, config.dims)
-    prepared = _arrays(options.data, options.out, config.prepare_options)
+    refuse_unused(given, config.data.dims)
+    prepared = _arrays(options.data, options.out, config.data.prepare_options)
     # What the images were packed with holds for those that the run will predict, too.
-    config = replace(config, clip=tuples(prepared.index["options"]["clip"]))
+    config = config.changed(clip=tuples(prepared.index["options"]["clip"]))
     for sentence in prepared.remarks():
         print(sentence, flush=True)
-    split = read_split(options.split, prepared.cases, fold=config.fold, dataset=config.dataset)
-    print(f"{path.stem}: {config.method}, {config.steps} steps", flush=True)
+    split = read_split(options.split, prepared.cases, fold=config.data.fold, dataset=config.data.dataset)
+    print(f"{path.stem}: {config.method.name}, {config.training.steps} steps", flush=True)
     proposals = propose(config, prepared, split, out, hardware=hardware)
     # An archive is named after the scans as a rule, a folder of arrays after anything.
     name = "" if options.data.is_dir() else options.data.stem

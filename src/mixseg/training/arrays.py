@@ -20,6 +20,7 @@ from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared
 from mixseg.datasets.split import Split
 from mixseg.inference.model import Model, as_path
+from mixseg.runs.config import flat
 from mixseg.runs.device import Hardware, torch_as_it_was
 from mixseg.training.assemble import Data
 from mixseg.training.plan.settings import planned
@@ -50,6 +51,7 @@ def train(
         settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``; what is not
             given is planned from the scans and the memory, as ``mixseg train`` does.
     """
+    settings = flat(settings)
     scans, val, test = _listed(scans, "scans"), _listed(val, "val"), _listed(test, "test")
     if not scans:
         raise MixsegError("There is no scan to train on: give at least one with a full mask.")
@@ -62,9 +64,9 @@ def train(
     for each in everyone:
         _check_classes(each, classes)
     config, plan = planned([each.extent for each in everyone], settings, out, hardware)
-    if config.clip is not None:
+    if config.data.clip is not None:
         raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
-    prepared = _prepare(everyone, classes, out.parent / ".prepared", config.prepare_options)
+    prepared = _prepare(everyone, classes, out.parent / ".prepared", config.data.prepare_options)
     for sentence in prepared.remarks():
         print(sentence, flush=True)
     split = Split(*(tuple(each.name for each in part) for part in (scans, val, test)))

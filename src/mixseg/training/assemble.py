@@ -14,7 +14,8 @@ from mixseg.data.supervision import Seen, scan_of, see, unscored
 from mixseg.datasets.split import Split
 from mixseg.inference.components import one_piece
 from mixseg.methods import METHODS
-from mixseg.runs.config import BatchSizes, Config
+from mixseg.runs.config import Config
+from mixseg.runs.config_groups import BatchSizes
 from mixseg.training.pseudo_labels import Proposals
 
 
@@ -52,10 +53,10 @@ class Data:
     @staticmethod
     def of(prepared: Prepared, split: Split, config: Config, *, proposals: Proposals | None = None) -> Data:
         """What the method of ``config`` may see of a prepared folder."""
-        method = METHODS[config.method]
-        n = None if method.ignores_set else config.set
+        method = METHODS[config.method.name]
+        n = None if method.ignores_set else config.data.set
         masks = proposals.masks if proposals else {}
-        view = see(prepared, split, sees=method.sees, n=n, ratio=config.ratio, proposals=masks)
+        view = see(prepared, split, sees=method.sees, n=n, ratio=config.data.ratio, proposals=masks)
         train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
         protocol: dict[str, list[str]] = {
             **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,13 @@ from mixseg.methods import METHODS, Method
 from mixseg.networks import Network
 from mixseg.runs.build import build
 from mixseg.runs.config import Config, from_dict, make_config, refuse_unused, to_dict
+from mixseg.runs.config_groups import DataConfig, TrainingConfig
 from mixseg.runs.device import Hardware, accelerator_of
 from mixseg.runs.folder import RunFolder
 from mixseg.training.assemble import Data
 from mixseg.training.plan.settings import PLANNED, taken_over
 from mixseg.training.pseudo_labels import FILE, find_source, refuse_unfinished
 from mixseg.training.trackers import refuse_absent
-
-SETTLED = ("batch", "largest")
-"""Keys that the scans have a say in: whether they differ from those of a run that has begun shows later."""
-SHAPELESS = frozenset({"target", "partial", "split", "fold", "set", "ratio", "proposals_from", "seed", "steps"})
-"""Keys that networks are built and fed without."""
 
 
 def refuse_early(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
@@ -56,25 +53,34 @@ def refuse_early(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> 
 
 def _refuse(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
     config = make_config(**settings)
-    _ = config.prepare_options  # which checks itself
+    _ = config.data.prepare_options  # which checks itself
     refuse_absent(config)
-    RunFolder(out).refuse_changed(config, but=SETTLED)
+    # Whether what the scans have a say in differs from a run that has begun shows later.
+    RunFolder(out).refuse_changed(config, compared=lambda key: key.fixed and not key.settled)
     source = find_source(config, out)
     if source is not None and not (out / FILE).exists():  # a run that has begun has its masks
         refuse_unfinished(source)
-    if config.split:
-        read_json(Path(config.split))
+    if config.data.split:
+        read_json(Path(config.data.split))
     planned = config.preset == PLANNED
     if not planned or "batch" in settings:
-        check_share("full", config.batch.full, hardware.devices * hardware.nodes)
-    sized = not planned or ("size" if config.dims == 2 else "patch") in settings
+        check_share("full", config.training.batch.full, hardware.devices * hardware.nodes)
+    sized = not planned or ("size" if config.data.dims == 2 else "patch") in settings
     _refuse_network(_shape(config), sized, sized and (not planned or "batch" in settings))
 
 
 def _shape(config: Config) -> str:
-    """``config`` without what makes no other network, as JSON: many rows of an experiment share one."""
-    told = {key: value for key, value in to_dict(config).items() if key not in SHAPELESS}
-    return json.dumps(told | {"weights": {term: float(weight > 0) for term, weight in told["weights"].items()}})
+    """What networks are built and fed with, as JSON: many rows of an experiment share one."""
+    data, method = config.data, config.method
+    weights = {term: float(weight > 0) for term, weight in method.weights.items()}
+    shape = Config(
+        data=DataConfig(dims=data.dims, size=data.size, patch=data.patch),
+        method=replace(method, weights=weights, proposals_from=""),
+        ablation=config.ablation,
+        network=config.network,
+        training=TrainingConfig(batch=config.training.batch),
+    )
+    return json.dumps(to_dict(shape))
 
 
 @cache
@@ -85,7 +91,7 @@ def _refuse_network(shape: str, sized: bool, filled: bool) -> None:
         with torch.device("meta"), torch.no_grad():  # where nothing is stored or computed
             method = build(config, channels=1, classes=2).eval()
             if sized:
-                method.predict(torch.empty(1, 1, *config.grid))
+                method.predict(torch.empty(1, 1, *config.data.grid))
             if filled:
                 _train_once(method, config)
     except (ValueError, RuntimeError) as error:
@@ -94,10 +100,10 @@ def _refuse_network(shape: str, sized: bool, filled: bool) -> None:
 
 def _train_once(method: Method, config: Config) -> None:
     """What a step asks of the networks: a batch normalisation of one voxel, say, has nothing to normalise by."""
-    alone = METHODS[config.method].sees in ("full", "all-full")
-    rows = [count for kind, count in config.batch.counts.items() if count and (kind == "full" or not alone)]
+    alone = METHODS[config.method.name].sees in ("full", "all-full")
+    rows = [count for kind, count in config.training.batch.counts.items() if count and (kind == "full" or not alone)]
     for network in (module for module in method.train().modules() if isinstance(module, Network)):
-        network(torch.empty(min(rows), 1, *config.grid))
+        network(torch.empty(min(rows), 1, *config.data.grid))
 
 
 def check_classes(data: Data) -> None:
@@ -124,8 +130,8 @@ def remarks(config: Config, data: Data) -> list[str]:
 
 def terms_off(config: Config, data: Data) -> str:
     """A sentence about the terms of the loss that this data gives nothing to, or ""."""
-    weights = config.all_weights
-    fed_by_full = {"full", "dice", "distill"} | ({"entropy"} if config.entropy_on == "all" else set())
+    weights = config.method.all_weights
+    fed_by_full = {"full", "dice", "distill"} | ({"entropy"} if config.ablation.entropy_on == "all" else set())
     off = [name for name, weight in weights.items() if weight and name not in fed_by_full]
     if any(scan.partial is not None for scans in data.train.values() for scan in scans):
         off = [name for name in off if name != "weak"]
@@ -140,8 +146,8 @@ def left_out(config: Config, data: Data) -> str:
     if not unused:
         return ""
     return (
-        f"{config.method} learns from full masks alone: {len(unused)} scan{'s' * (len(unused) > 1)} in which a class "
-        f"was not looked for {'are' if len(unused) > 1 else 'is'} not used ({listed(unused)})."
+        f"{config.method.name} learns from full masks alone: {len(unused)} scan{'s' * (len(unused) > 1)} in which a "
+        f"class was not looked for {'are' if len(unused) > 1 else 'is'} not used ({listed(unused)})."
     )
 
 
@@ -174,7 +180,7 @@ def unseen(config: Config, data: Data) -> str:
     kinds: dict[Kind, str] = {"partial": "partly labelled", "bare": "unlabelled"}
     for kind, words in kinds.items():
         names = [scan.name for scan in data.train.get(kind, ())]
-        if names and not config.batch.counts[kind]:
+        if names and not config.training.batch.counts[kind]:
             scans = f"{len(names)} {words} scan{'s are' if len(names) > 1 else ' is'}"
             told.append(f"batch.{kind} is 0: {scans} not seen ({listed(names)}).")
     return " ".join(told)

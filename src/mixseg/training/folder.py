@@ -38,7 +38,7 @@ from mixseg.datasets.split import (
 from mixseg.evaluation.evaluate import evaluate
 from mixseg.inference.predictor import Predictor
 from mixseg.methods import METHODS
-from mixseg.runs.config import Config
+from mixseg.runs.config import Config, flat
 from mixseg.runs.device import Hardware, said_once
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.timers import Phases
@@ -73,7 +73,8 @@ def train_folder(
     Args:
         folder: Scans in any known layout.
         out: The run folder; the prepared arrays lie beside it and serve further runs.
-        settings: Config keys, as in JSON. A run from proposals has the others from the run that proposes.
+        settings: Config keys, as in JSON, in groups or without. A run from proposals has the others from the run that
+            proposes.
         dataset: The layout; recognised if not given.
         flags: What label ids mean, where that is not clear.
         hardware: Where to compute.
@@ -82,7 +83,7 @@ def train_folder(
     phases, flags, hardware = Phases(), flags or LabelFlags(), hardware or Hardware()
     RunFolder(out).refuse_foreign()
     dataset = dataset or recognise(folder)
-    settings = {"dataset": dataset, **(settings or {})}
+    settings = {"dataset": dataset, **flat(settings or {})}
     if isinstance(settings.get("split"), str) and settings["split"]:  # so that the run is continued from any folder
         settings["split"] = str(Path(settings["split"]).absolute())
     refuse_early(settings, out, hardware)
@@ -93,8 +94,9 @@ def train_folder(
         split = find_split(folder, cases, config)
         if test and not split.test:
             raise MixsegError(NO_TEST)
-        if config.set is not None and not METHODS[config.method].ignores_set:
-            set_n(split, config.set, config.ratio)  # too few scans for it are told before they are prepared, too
+        if config.data.set is not None and not METHODS[config.method.name].ignores_set:
+            # Too few scans for it are told before they are prepared, too.
+            set_n(split, config.data.set, config.data.ratio)
         prepared = prepare_beside(out, folder, cases, config)
         for sentence in prepared.remarks():
             print(sentence)
@@ -113,30 +115,31 @@ def train_folder(
 
 def prepare_beside(out: Path, folder: Path, cases: Sequence[Case], config: Config) -> Prepared:
     """The arrays of the training grid of ``config``, beside the run folder ``out``: one set for all runs there."""
-    options = config.prepare_options
+    options = config.data.prepare_options
     name = f"{folder.resolve().name}-{digest(str(folder.resolve()), str(options))[:8]}"
     return prepare(cases, out.parent / ".prepared" / name, options)
 
 
 def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     """The split that the config names, or the one beside the scans, or one drawn patient-wise (the same every time)."""
-    path = Path(config.split) if config.split else split_beside(folder, config.fold)
+    path = Path(config.data.split) if config.data.split else split_beside(folder, config.data.fold)
     if path is not None:
-        if config.fold is not None and not config.split:  # nnU-Net's file has no test part: the other one may
-            cases = with_test_part(folder, cases, config.dataset)
-        split = read_whole_split(path, cases, fold=config.fold, dataset=config.dataset)
+        if config.data.fold is not None and not config.data.split:  # nnU-Net's file has no test part: the other one may
+            cases = with_test_part(folder, cases, config.data.dataset)
+        split = read_whole_split(path, cases, fold=config.data.fold, dataset=config.data.dataset)
         if sentence := unnamed(path, split, cases):
             print(sentence)
         return split
     on_disk = {case.id: case for case in cases}
 
     def shows(case: Case) -> bool:
-        return shows_foreground(on_disk[case.id], config.target)
+        return shows_foreground(on_disk[case.id], config.data.target)
 
-    if config.target:  # a scan that was searched for these alone can judge
-        cases = [replace(case, classes=(case.classes[0], *config.target)) for case in cases]
-    split = make_split(cases, shows=shows) if config.fold is None else make_fold(cases, config.fold, shows=shows)
-    print(_whence({case.split for case in cases}, config.fold))
+    if config.data.target:  # a scan that was searched for these alone can judge
+        cases = [replace(case, classes=(case.classes[0], *config.data.target)) for case in cases]
+    fold = config.data.fold
+    split = make_split(cases, shows=shows) if fold is None else make_fold(cases, fold, shows=shows)
+    print(_whence({case.split for case in cases}, fold))
     return split
 
 
@@ -171,7 +174,7 @@ def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
 
 def _written(run: RunFolder) -> bool:
     """Whether the label maps are there as files, and scored where they can be: a kill may have come in between."""
-    return (run.path / "predictions").is_dir() and (bool(run.config.target) or (run.path / "native").is_dir())
+    return (run.path / "predictions").is_dir() and (bool(run.config.data.target) or (run.path / "native").is_dir())
 
 
 def write_predictions(
@@ -189,7 +192,7 @@ def write_predictions(
         for checkpoint, id_, maps in _on_source(run, scans, prepared, hardware):
             for branch, labels in maps.items():
                 formats.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
-    if scans and not run.config.target:  # with a target, the files' own masks have other classes
+    if scans and not run.config.data.target:  # with a target, the files' own masks have other classes
         with replacing_folder(run.path / "native", marker="") as out:
             evaluate(run.path / "predictions", [by_id[scan.name] for scan in scans]).write(out)
 

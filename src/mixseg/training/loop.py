@@ -19,7 +19,7 @@ from mixseg.core.progress import Progress
 from mixseg.core.signals import Interrupts, expendable, terminable
 from mixseg.data.batches import Feed
 from mixseg.methods import Method
-from mixseg.runs.checkpoint import Average, State, Writer
+from mixseg.runs.checkpoint import State, Writer
 from mixseg.runs.compile import evaluating, speed_up, without_compiling
 from mixseg.runs.config import Config
 from mixseg.runs.device import end_others, lead
@@ -48,7 +48,7 @@ def fit(
     phases: Phases | None = None,
     writer: Writer | None = None,
 ) -> State:
-    """Train ``method`` to ``config.steps``, from where the folder's last checkpoint left off.
+    """Train ``method`` to ``config.training.steps``, from where the folder's last checkpoint left off.
 
     Writes ``last.pt``, ``best.pt`` and ``log.jsonl``; a given ``writer`` may still be at it afterwards. Order and noise
     depend on the seed and a step's number alone: a run that was killed and resumed ends with the same weights.
@@ -58,22 +58,21 @@ def fit(
     method.to(fabric.device)
     # Before anything is loaded or copied: it settles the precision of the weights.
     model, optimizer = fabric.setup(method, state.optimizer)
-    state.average = Average(method, config.average) if config.average else None
     state.resume(folder)
     _refuse_beginning(state, config, folder, fabric)
     phases = phases or Phases()
     phases.go_on_from(state.seconds)
     with (
         _ending(fabric) as interrupts,
-        _writing(state, config.steps, fabric, writer) as writer,
-        Progress("training", total=config.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
+        _writing(state, config.training.steps, fabric, writer) as writer,
+        Progress("training", total=config.training.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
         ExitStack() as plainly,
     ):
         pause = _Pause(look, config, folder, fabric, state, bar, writer, phases, interrupts)
         train_on = make_step(model, optimizer, feed, config, fabric)
         compiled = state.step + PLAIN_FIRST + 1 if fabric.device.type == "cuda" else None
         phases.end("start")
-        while state.step < config.steps:
+        while state.step < config.training.steps:
             # Between looks no process knows what the others have recorded.
             saves = fabric.world_size == 1 and (compiled is None or state.step >= compiled)
             interrupts.busy = saves  # so that the step they come in is not lost
@@ -82,9 +81,7 @@ def fit(
             except TorchDynamoException as error:  # in the first step, which can be taken again
                 plainly.enter_context(without_compiling(error, optimizer, bar))
                 loss, terms = train_on(state.step)
-            method.after_step(state.step, state.step / config.steps)
-            if state.average:
-                state.average.update(method)
+            method.after_step(state.step, state.step / config.training.steps)
             state.record.add(loss, terms)
             state.step += 1
             bar.step()
@@ -92,7 +89,7 @@ def fit(
             if state.step == compiled:
                 torch.cuda.synchronize()
                 phases.end("compile")
-            looks = state.step % config.looks == 0 or state.step == config.steps
+            looks = state.step % config.training.looks == 0 or state.step == config.training.steps
             if not looks and not (saves and pause.due):
                 continue
             if fabric.world_size > 1:
@@ -112,7 +109,7 @@ def fit(
 def _refuse_beginning(state: State, config: Config, folder: Path, fabric: Fabric) -> None:
     if lead(fabric, lambda: state.step) != state.step:
         raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
-    if state.step > config.steps:
+    if state.step > config.training.steps:
         raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
 
 
@@ -175,8 +172,8 @@ class _Pause:
             trackers = make_trackers(folder, config, keep_until=state.step)
             self.log = Log(folder / "log.jsonl", keep_until=state.step, tell=[each.write for each in trackers])
         self.began, self.saved = time.monotonic(), -math.inf  # so that the first look leaves a checkpoint
-        if 0 < state.step < config.steps:
-            bar.say(f"{folder} goes on after step {state.step} of {config.steps}.")
+        if 0 < state.step < config.training.steps:
+            bar.say(f"{folder} goes on after step {state.step} of {config.training.steps}.")
 
     @property
     def due(self) -> bool:
@@ -190,14 +187,14 @@ class _Pause:
         assert self.log is not None, "the first process alone looks"
         state, method = self.state, self.state.method
         entry = {"step": state.step, "lr": lr, **record.entry()}
-        with state.average.worn_by(method) if state.average else nullcontext(), evaluating(method, self.fabric):
-            entry |= self.look(method, state.step / self.config.steps, self.log.last, entry["terms"])
+        with evaluating(method, self.fabric):
+            entry |= self.look(method, state.step / self.config.training.steps, self.log.last, entry["terms"])
             state.keep_if_best(entry["score"])
         self.log.write(entry)
         _tell(self.bar, entry)
         self.phases.end("looks")
-        stop = bool(entry.get("collapsed")) and self.config.on_collapse == "stop"
-        first, last = self.saved < self.began, state.step == self.config.steps
+        stop = bool(entry.get("collapsed")) and self.config.training.on_collapse == "stop"
+        first, last = self.saved < self.began, state.step == self.config.training.steps
         if stop or first or last or self.due:
             self.save()
         if stop:

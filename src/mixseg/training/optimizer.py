@@ -13,10 +13,11 @@ from mixseg.runs.config import Config
 def make_optimizer(method: nn.Module, config: Config) -> torch.optim.Optimizer:
     """The config's optimiser over everything that learns."""
     parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(parameters, config.lr, momentum=0.9, weight_decay=config.weight_decay, fused=True)
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, config.lr, (0.9, config.beta2), weight_decay=config.weight_decay, fused=True)
+    of = config.training
+    if of.optimizer == "sgd":
+        return torch.optim.SGD(parameters, of.lr, momentum=0.9, weight_decay=of.weight_decay, fused=True)
+    kind = torch.optim.AdamW if of.optimizer == "adamw" else torch.optim.Adam
+    return kind(parameters, of.lr, (0.9, config.ablation.beta2), weight_decay=of.weight_decay, fused=True)
 
 
 def lr_factor(schedule: str, progress: float) -> float:

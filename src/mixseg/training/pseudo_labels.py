@@ -21,17 +21,13 @@ from mixseg.data.supervision import scan_of, see
 from mixseg.datasets.split import Split
 from mixseg.inference.predictor import Predictor
 from mixseg.methods import METHODS
-from mixseg.runs.config import Config, to_dict
+from mixseg.runs.config import Config, keys_where, settings_of
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 
 FILE = "proposals.npz"
 CHECKPOINT = "last"
 """Whose answers are proposed: no score chose it."""
-DATA_KEYS = ("target", "partial", "split", "fold", "set", "ratio", "dims", "size", "spacing", "long_side")
-"""What a proposals run must have in common with the run that proposes."""
-OWN_KEYS = ("method", "dataset", "batch", "weights", "proposals_from")
-"""What it never takes over from there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +45,15 @@ class Proposals:
 
 def find_source(config: Config, out: Path) -> RunFolder | None:
     """The run that proposes masks for the run in ``out``; None for a method that takes no proposals."""
-    takes = METHODS[config.method].sees == "proposals"
-    if takes and not config.proposals_from:
+    takes = METHODS[config.method.name].sees == "proposals"
+    if takes and not config.method.proposals_from:
         raise MixsegError("Masks are proposed by a finished run: name it with --from RUN (proposals_from in a config).")
-    if config.proposals_from and not takes:
+    if config.method.proposals_from and not takes:
         raise MixsegError(
-            f"The method {config.method} takes no proposals: leave out --from (proposals_from), "
+            f"The method {config.method.name} takes no proposals: leave out --from (proposals_from), "
             "or train with --method proposals."
         )
-    return located(config.proposals_from, out) if takes else None
+    return located(config.method.proposals_from, out) if takes else None
 
 
 def located(source: str, out: Path) -> RunFolder:
@@ -78,14 +74,15 @@ def inherited(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
     row = METHODS.get(settings.get("method", ""))
     if row is None or row.sees != "proposals" or not settings.get("proposals_from"):
         return dict(settings)
-    theirs = to_dict(located(settings["proposals_from"], out).config)
-    keys = DATA_KEYS if "preset" in settings else [key for key in theirs if key not in OWN_KEYS]
+    theirs = settings_of(located(settings["proposals_from"], out).config)
+    taken = ("always",) if "preset" in settings else ("always", "without-preset")
+    keys = keys_where(lambda key: key.inherited in taken)
     return {**{key: theirs[key] for key in keys}, **settings}
 
 
 def check_source(source: RunFolder, config: Config, prepared: Prepared, split: Split, wanted: Iterable[str]) -> None:
     """Nothing, or one sentence on why ``source`` cannot propose masks for the scans ``wanted``."""
-    theirs = source.config
+    theirs, data = source.config.data, config.data
     where = source.path
     refuse_unfinished(source)
     facts = source.facts
@@ -95,10 +92,10 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
             f"{where} was trained on the classes {', '.join(classes)}, not {', '.join(prepared.classes)}: "
             "train both with the same target."
         )
-    if (theirs.dims, theirs.dims == 2 and theirs.size) != (config.dims, config.dims == 2 and config.size):
+    if (theirs.dims, theirs.dims == 2 and theirs.size) != (data.dims, data.dims == 2 and data.size):
         raise MixsegError(
-            f"{where} was trained on another grid (dims {theirs.dims}, size {list(theirs.size)}, not {config.dims} and "
-            f"{list(config.size)}): train both with the same dims and size."
+            f"{where} was trained on another grid (dims {theirs.dims}, size {list(theirs.size)}, not {data.dims} and "
+            f"{list(data.size)}): train both with the same dims and size."
         )
     if facts["data"] != prepared.content:
         raise MixsegError(
@@ -139,7 +136,7 @@ def _refuse_insight(
 def origin_of(source: RunFolder) -> dict[str, Any]:
     """What is recorded about where proposals come from."""
     before = source.facts.get("proposals", {}).get("methods", [])
-    return {"methods": [*before, source.config.method], "checkpoint": fingerprint(source)}
+    return {"methods": [*before, source.config.method.name], "checkpoint": fingerprint(source)}
 
 
 def fingerprint(run: RunFolder) -> str:
@@ -192,7 +189,8 @@ def propose(
     begun = kept(out, source)
     if begun is not None:
         return begun
-    scans = [scan_of(seen) for seen in see(prepared, split, sees="unlabelled", n=config.set, ratio=config.ratio).bare]
+    seen = see(prepared, split, sees="unlabelled", n=config.data.set, ratio=config.data.ratio)
+    scans = [scan_of(each) for each in seen.bare]
     if not scans:
         raise MixsegError(f"All train scans of {prepared.folder} have full masks: there is nothing to propose.")
     check_source(source, config, prepared, split, [scan.name for scan in scans])

@@ -11,7 +11,7 @@ from typing import Any
 
 from mixseg.core.errors import MixsegError
 from mixseg.datasets.labels import LabelFlags
-from mixseg.runs.config import make_config, to_dict
+from mixseg.runs.config import flat, make_config, settings_of
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.typed_json import holds
@@ -55,13 +55,14 @@ def self_train(
     if hardware and hardware.nodes > 1:
         raise MixsegError("Rounds are trained on one machine: over several, train each with --method proposals --from.")
     _refuse_folder(out)
-    settings = settings or {}
+    settings = flat(settings or {})
     if given := sorted({"method", "proposals_from"} & set(settings)):
         raise MixsegError(
             f"--set {given[0]} is nothing to choose for a round, which learns from proposals of the one before: "
             "leave it out; --from names the run that proposes first."
         )
-    seed = make_config(seed=settings.get("seed", RunFolder(source).config.seed)).seed  # refused unless it is one
+    seed = settings.get("seed", RunFolder(source).config.training.seed)
+    seed = make_config(seed=seed).training.seed  # refused unless it is one
     runs = [source, *(_round(out, number) for number in range(1, rounds + 1))]
     if "steps" in settings:
         _refuse_other_steps(out, rounds, settings["steps"])
@@ -104,10 +105,11 @@ def _refuse_other_steps(out: Path, rounds: int, steps: object) -> None:
     """Nothing, or one sentence if a round would be trained longer from which the next one has its proposals already."""
     for number in range(1, rounds + 1):
         run, later = RunFolder(_round(out, number)), _round(out, number + 1)
-        if run.begun and (later / FILE).exists() and run.config.steps != steps:
+        if run.begun and (later / FILE).exists() and run.config.training.steps != steps:
+            before = run.config.training.steps
             raise MixsegError(
-                f"{run.path} was trained for {run.config.steps} steps, not {steps}, and {later} has learnt from it: "
-                f"repeat steps={run.config.steps}, or choose another --out."
+                f"{run.path} was trained for {before} steps, not {steps}, and {later} has learnt from it: "
+                f"repeat steps={before}, or choose another --out."
             )
 
 
@@ -131,4 +133,4 @@ def _done(run: RunFolder, before: RunFolder, wanted: Mapping[str, Any], *, test:
     if not done or (test and not done["test"]):
         return False
     same = read_proposals(run.path / FILE).origin["checkpoint"] == fingerprint(before)
-    return same and holds(to_dict(run.config), wanted)
+    return same and holds(settings_of(run.config), wanted)

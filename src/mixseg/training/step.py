@@ -29,17 +29,17 @@ class PlainStep:
     def __call__(self, step: int) -> tuple[Tensor, dict[str, Term]]:
         """One step. Order and noise depend on the seed and the step's number alone."""
         self._settle(step)
-        return self._train(self.feed(step), step / self.config.steps)
+        return self._train(self.feed(step), step / self.config.training.steps)
 
     def _settle(self, step: int) -> None:
         """The learning rate and the random state of this step."""
-        lr = self.config.lr * lr_factor(self.config.schedule, step / self.config.steps)
+        lr = self.config.training.lr * lr_factor(self.config.training.schedule, step / self.config.training.steps)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(lr)
             else:
                 group["lr"] = lr
-        seeds = np.random.SeedSequence((self.config.seed, step, self.fabric.global_rank))
+        seeds = np.random.SeedSequence((self.config.training.seed, step, self.fabric.global_rank))
         torch.manual_seed(int(seeds.generate_state(1, np.uint32)[0]))
 
     def _train(self, batch: Batch, progress: Number) -> tuple[Tensor, dict[str, Term]]:
@@ -73,7 +73,7 @@ class GraphedStep(PlainStep):
     def __call__(self, step: int) -> tuple[Tensor, dict[str, Term]]:
         """One step; the first few are plain ones."""
         self._settle(step)
-        self.progress.fill_(step / self.config.steps)
+        self.progress.fill_(step / self.config.training.steps)
         batch = self._keep(self.feed(step))
         if self.done < PLAIN_FIRST:
             self.done += 1

@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import explained
-from mixseg.runs.config import Config, to_dict
+from mixseg.runs.config import Config, settings_of
 
 STORE = "mlflow.db"
 NAMES = {"tensorboard": "TensorBoard", "mlflow": "MLflow"}
@@ -36,7 +36,7 @@ class Tracker(Protocol):
 def refuse_absent(config: Config) -> None:
     """Nothing, or one sentence about a library that ``config`` asks for and that is not installed."""
     for key in NAMES:
-        if getattr(config, key) and find_spec(key) is None:
+        if config.value(key) and find_spec(key) is None:
             raise _absent(key)
 
 
@@ -47,9 +47,9 @@ def _absent(key: str) -> MixsegError:
 def make_trackers(folder: Path, config: Config, *, keep_until: int) -> list[Tracker]:
     """What ``config`` asks for. What a tracker shows from after step ``keep_until`` is done again."""
     trackers: list[Tracker] = []
-    if config.tensorboard:
+    if config.runtime.tensorboard:
         trackers.append(TensorBoard(folder / "tensorboard", keep_until))
-    if config.mlflow:
+    if config.runtime.mlflow:
         trackers.append(MLflow(folder, config))
     return trackers
 
@@ -90,7 +90,7 @@ class MLflow:
         with _one_at_a_time(where.parent):  # the first one makes the tables
             self.client: Any = MlflowClient(tracking_uri=f"sqlite:///{where.parent / STORE}")
             self.run = self._find(where) or self._begin(where, config)
-        self.steps = config.steps
+        self.steps = config.training.steps
         points = self.client.get_metric_history(self.run, "loss")
         self.last = max((point.step for point in points), default=0)
 
@@ -116,7 +116,7 @@ class MLflow:
         experiment = self.client.get_experiment_by_name(folder.parent.name)
         number = experiment.experiment_id if experiment else self.client.create_experiment(folder.parent.name)
         run: str = self.client.create_run(number, run_name=_quoted(folder.name)).info.run_id
-        for key, value in to_dict(config).items():
+        for key, value in settings_of(config).items():
             self.client.log_param(run, key, value)
         return run
 

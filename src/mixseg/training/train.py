@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,10 +60,11 @@ def train(
     # Patients or masks that are missing are told now, before hours are spent.
     if test and not data.open_test():
         raise MixsegError(NO_TEST)
-    config = replace(config, batch=settle_batch(config.batch, data), largest=settle_largest(config.largest, data))
+    batch, largest = settle_batch(config.training.batch, data), settle_largest(config.inference.largest, data)
+    config = config.changed(batch=batch, largest=largest)
     hardware = hardware or Hardware()
-    precision = settle_precision(config.precision, hardware.device, dims=config.dims)
-    if config.compile and accelerator_of(hardware.device) == "cuda":
+    precision = settle_precision(config.runtime.precision, hardware.device, dims=config.data.dims)
+    if config.runtime.compile and accelerator_of(hardware.device) == "cuda":
         fetch_compiler()
     fabric = make_fabric(hardware, precision)
     with ExitStack() as held:
@@ -127,7 +127,7 @@ def _finish(
     write_json(
         folder.path / "finished.json",
         {
-            "steps": config.steps,
+            "steps": config.training.steps,
             "training_seconds": round(phases.trained, 1),
             "seconds": round(phases.trained + phases.seconds["assess"], 1),
             "phases": phases.entry(),
@@ -153,15 +153,15 @@ def labelled_patches(log: Sequence[Mapping[str, Any]]) -> float | None:
 def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: Phases, writer: Writer) -> State:
     feed = Feed(
         data.train,
-        config.batch.counts,
-        grid=config.grid,
-        seed=config.seed,
-        intensity=config.intensity,
-        augmentation=AUGMENTATIONS[config.augment],
+        config.training.batch.counts,
+        grid=config.data.grid,
+        seed=config.training.seed,
+        intensity=config.data.intensity,
+        augmentation=AUGMENTATIONS[config.training.augment],
         device=fabric.device,
         rank=fabric.global_rank,
         world=fabric.world_size,
-        compiled=config.compile and fabric.device.type == "cuda",
+        compiled=config.runtime.compile and fabric.device.type == "cuda",
     )
     method = build(config, channels=data.channels, classes=len(data.classes))
     watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]
@@ -193,7 +193,7 @@ def _assess(
         rows = [row for job in jobs for row in job.result()]
     predictor.method.load_state_dict(checkpoints[CHECKPOINT])
     predict = partial(predictor.maps, sureness=True)
-    write_examples(folder.path / "examples.npz", rows, parts, predict, dims=predictor.config.dims)
+    write_examples(folder.path / "examples.npz", rows, parts, predict, dims=predictor.config.data.dims)
     write_metrics(folder.path / "metrics.csv", rows)
     return rows
 
@@ -201,5 +201,5 @@ def _assess(
 def _say_plan(scans: Sequence[Scan], predictor: Predictor) -> None:
     """What predicting the largest of some volumes takes."""
     largest = max(scans, key=lambda scan: scan.image.size, default=None)
-    if largest is not None and predictor.config.dims == 3:
+    if largest is not None and predictor.config.data.dims == 3:
         print("Scoring:", predictor.memory_plan(largest, outputs=len(predictor.method.outputs)), flush=True)

@@ -43,7 +43,7 @@ class Held:
 
     def __init__(self, scans: Sequence[Scan], config: Config, device: torch.device) -> None:
         self.config = config
-        lengths = [len(scan.image) if config.dims == 2 else 1 for scan in scans]
+        lengths = [len(scan.image) if config.data.dims == 2 else 1 for scan in scans]
         self.images = [torch.from_numpy(scan.image).to(device) for scan in scans]
         self.truths = [torch.from_numpy(scan.full).to(device) for scan in scans if scan.full is not None]
         self.mean, self.std = (
@@ -53,19 +53,19 @@ class Held:
             torch.tensor(lengths, dtype=torch.long, device=device)
         )
         self.stack, self.truth = (
-            torch.cat(volumes) if config.dims == 2 and volumes else None for volumes in (self.images, self.truths)
+            torch.cat(volumes) if config.data.dims == 2 and volumes else None for volumes in (self.images, self.truths)
         )
         self.voxels = sum(scan.image.size // scan.channels for scan in scans)
 
     def __call__(self, method: Method) -> Iterator[Seen]:
         """All of it, as the network answers it. Windows of volumes are half a patch apart, whatever the config says."""
-        kind = self.config.intensity
+        kind = self.config.data.intensity
         if self.stack is not None:
             mean, std = self.mean[self.owner], self.std[self.owner]
             for some, found in predict_slices(method, self.stack, mean, std, intensity=kind):
                 yield Seen(self.owner[some], None if self.truth is None else self.truth[some], found)
             return
-        windows = Windows(self.config.patch, weights=self.config.window)
+        windows = Windows(self.config.data.patch, weights=self.config.inference.window)
         for at, image in enumerate(self.images):
             for place, found in predict_slabs(method, image, self.mean[at], self.std[at], windows, intensity=kind):
                 truth = self.truths[at][place][None] if self.truths else None
@@ -97,14 +97,14 @@ class Look:
         device: torch.device,
         feed: Feed | None = None,
     ) -> None:
-        self.classes, self.steps, self.feed = classes, config.steps, feed
+        self.classes, self.steps, self.feed = classes, config.training.steps, feed
         val = val if any(scan.shows_foreground for scan in val) else ()
         self.val = Held(val, config, device)
         self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
-        self.watched = Held(_few(watched, config.dims), config, device)
+        self.watched = Held(_few(watched, config.data.dims), config, device)
         # The methods that learn from partial labels are those that can pass their rows jointly.
-        joint = config.passes == "joint" and "weak" in config.all_weights
-        self.guard = Guard(classes, _shares(seen, len(classes)), config.all_weights, joint)
+        joint = config.ablation.passes == "joint" and "weak" in config.method.all_weights
+        self.guard = Guard(classes, _shares(seen, len(classes)), config.method.all_weights, joint)
 
     def __call__(
         self, method: Method, progress: float, before: Mapping[str, Any], terms: Mapping[str, float]

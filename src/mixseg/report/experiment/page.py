@@ -96,8 +96,8 @@ def _runs(results: Results) -> Html:
     lines = [
         (
             run.path.name,
-            run.config.seed,
-            run.config.steps,
+            run.config.training.seed,
+            run.config.training.steps,
             duration((run.finished or {}).get("training_seconds", 0.0)),
             run.facts.get("device", "?"),
             run.facts.get("commit") or "-",

@@ -17,8 +17,6 @@ from mixseg.data.native import FEW_SLICES, Extent, lost, middle_slices, middle_s
 from mixseg.data.resample import size_at
 from mixseg.training.plan.memory import Means, fitting
 
-KEYS = ("dims", "size", "spacing", "long_side", "patch", "batch")
-"""The config keys that a plan chooses, where they are not given."""
 NEARLY_ISOTROPIC = 3.0
 """From so many times a pixel's width on, the next slice says little about this one."""
 LARGEST_SLICE = 512
@@ -29,7 +27,7 @@ SAME = 0.02
 """Voxel sizes that differ by a smaller share are the same."""
 MOST = 0.9
 """The share of scans of which a patch is to hold the whole: without its surroundings a structure is hard to tell."""
-ABOUT = 1.1
+ROUGHLY = 1.1
 """Times as many voxels as a preset's patch has are about as many."""
 COARSER = tuple(1.1**steps for steps in range(1, 8))
 """How many times as large voxels may become for that. Beyond about twice, small structures would be lost."""
@@ -59,7 +57,7 @@ def make_plan(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappi
 
     Args:
         scans: All of them, those to predict included.
-        given: Of ``KEYS``, those that are settled; None counts as settled too.
+        given: Of the keys that a plan chooses, those that are settled; None counts as settled too.
         defaults: "size", "patch" and "batch" of the preset and the method.
         means: The network and the memory.
     """
@@ -145,7 +143,7 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
     volume = prod(defaults["patch"])
-    whole = WholeScans(scans, ABOUT * volume, means.multiple)
+    whole = WholeScans(scans, ROUGHLY * volume, means.multiple)
     if "spacing" not in given:
         chosen["spacing"], reason = _voxels(scans, None if "patch" in given else whole.coarse())
         reasons.append(reason)

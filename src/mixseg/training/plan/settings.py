@@ -12,13 +12,15 @@ import torch
 from mixseg.data.native import Extent
 from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
-from mixseg.runs.config import Config, make_config, refuse_unused, to_dict
+from mixseg.runs.config import Config, keys_where, make_config, refuse_unused, settings_of
 from mixseg.runs.device import Hardware, accelerator_of, settle_precision
 from mixseg.runs.folder import RunFolder
-from mixseg.training.plan.grid import KEYS, Plan, choose_dims, make_plan
+from mixseg.training.plan.grid import Plan, choose_dims, make_plan
 from mixseg.training.plan.memory import Means
 from mixseg.training.pseudo_labels import inherited
 
+CHOSEN = keys_where(lambda key: key.planned)
+"""The config keys that a plan chooses, where they are not given."""
 PLANNED = "strong"
 """The preset that is planned; the others fix the training grid, and only 2D or 3D is chosen for them."""
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -39,12 +41,12 @@ def planned(
     given, settings, before = settings, taken_over(settings, out), RunFolder(out)
     if before.begun:
         config = make_config(**settings)
-        refuse_unused(given, config.dims)
+        refuse_unused(given, config.data.dims)
         return config, before.facts.get("plan", [])
     scans = list(extents)
     if settings.get("preset", PLANNED) != PLANNED:
         config = make_config(**{"dims": choose_dims(scans)[0], **settings})
-        refuse_unused(given, config.dims)
+        refuse_unused(given, config.data.dims)
         if told := stretched(scans, config, asked="size" in settings):
             print(told, flush=True)
         return config, []
@@ -58,12 +60,12 @@ def planned(
 
 def stretched(scans: Sequence[Extent], config: Config, *, asked: bool = False) -> str:
     """A sentence about slices that are brought to one size whatever they show, be it ``asked`` for or not, or ""."""
-    found = {scan.shape[:2] for scan in scans} - {config.size}
-    if config.dims == 3 or config.spacing or config.long_side or not found:
+    found = {scan.shape[:2] for scan in scans} - {config.data.size}
+    if config.data.dims == 3 or config.data.spacing or config.data.long_side or not found:
         return ""
-    grid, largest = ("x".join(map(str, size)) for size in (config.size, max(found)))
+    grid, largest = ("x".join(map(str, size)) for size in (config.data.size, max(found)))
     whose = "as asked for" if asked else f"preset {config.preset}"
-    shrunk = any(side > kept for size in found for side, kept in zip(size, config.size, strict=True))
+    shrunk = any(side > kept for size in found for side, kept in zip(size, config.data.size, strict=True))
     more = ": a larger --size, or --spacing, keeps more of them" if shrunk else ""
     return (
         f"Slices, of {largest} pixels for example, are stretched to {grid} ({whose}), and distances are scored there"
@@ -74,33 +76,33 @@ def stretched(scans: Sequence[Extent], config: Config, *, asked: bool = False) -
 def taken_over(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
     """``settings`` with what a run in ``out`` has from the run that proposes, and from its own beginning."""
     settings, before = inherited(settings, out), RunFolder(out)
-    kept = to_dict(before.config) if before.begun else {}
-    return {**{key: kept[key] for key in KEYS if key in kept}, **settings}
+    kept = settings_of(before.config) if before.begun else {}
+    return {**{key: kept[key] for key in CHOSEN if key in kept}, **settings}
 
 
 def plan_for(extents: Sequence[Extent], settings: Mapping[str, Any], hardware: Hardware) -> Plan:
     """The plan of a run with ``settings`` on scans of ``extents``."""
     dims = settings.get("dims", choose_dims(extents)[0])
     usual = make_config(**{**settings, "dims": dims})
-    given = {key: settings[key] for key in KEYS if key in settings}
+    given = {key: settings[key] for key in CHOSEN if key in settings}
     if "batch" in given:  # some kinds alone may be given
-        given["batch"] = to_dict(usual)["batch"]
-    return make_plan(extents, given, to_dict(usual), means_of(usual, hardware))
+        given["batch"] = settings_of(usual)["batch"]
+    return make_plan(extents, given, settings_of(usual), means_of(usual, hardware))
 
 
 def means_of(config: Config, hardware: Hardware) -> Means:
     """The network and the method of ``config``, and what they can be trained with on ``hardware``."""
-    network = NETWORKS[config.network]
+    network = NETWORKS[config.network.name]
     accelerator = accelerator_of(hardware.device)
-    number = {"bf16": 2, "fp64": 8}.get(settle_precision(config.precision, hardware.device, dims=config.dims), 4)
+    precision = settle_precision(config.runtime.precision, hardware.device, dims=config.data.dims)
     memory, where = _gpu() if accelerator == "cuda" else (_ram() / hardware.devices, "memory")
     return Means(
         memory=memory,
         where=where,
-        channels=config.width or network.width,
-        held=METHODS[config.method].held[config.dims],
-        halvings=config.depth or network.depth,
-        number=number,
+        channels=config.network.width or network.width,
+        held=METHODS[config.method.name].held[config.data.dims],
+        halvings=config.network.depth or network.depth,
+        number={"bf16": 2, "fp64": 8}.get(precision, 4),
         devices=hardware.devices * hardware.nodes,
     )
 

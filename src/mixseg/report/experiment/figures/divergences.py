@@ -13,9 +13,9 @@ TITLE = "Divergences, through training"
 def draw(results: Results) -> list[Drawn]:
     """For the first setting whose rows differ in their divergence."""
     for column, filled in results.columns.items():
-        rows = [each for each in by_row(filled).values() if each.runs[0].config.method == "kl-ent"]
+        rows = [each for each in by_row(filled).values() if each.runs[0].config.method.name == "kl-ent"]
         curves = [curve for each in rows if (curve := gathered(each.cell.row, each.runs))]
-        if len({each.runs[0].config.divergence for each in rows}) > 1 and len(curves) > 1:
+        if len({each.runs[0].config.method.divergence for each in rows}) > 1 and len(curves) > 1:
             title = f"{TITLE}, {setting(results, column)}"
             caption = (
                 "DSC of the student of kl-ent on the validation scans during training, for each divergence that holds "

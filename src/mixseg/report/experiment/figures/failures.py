@@ -124,7 +124,7 @@ def _chains(filled: Sequence[Filled]) -> dict[str, list[Filled]]:
     """The rounds that follow from each first proposer, by its method, in order."""
     chains: dict[str, list[Filled]] = {}
     for each in by_row(tuple(filled)).values():
-        if each.runs[0].config.method == "proposals":
+        if each.runs[0].config.method.name == "proposals":
             chains.setdefault(_methods(each.runs[0])[0], []).append(each)
     return {start: sorted(rounds, key=lambda each: len(_methods(each.runs[0]))) for start, rounds in chains.items()}
 

@@ -41,7 +41,7 @@ CAPTION = (
 def _strip(kept: dict[str, Example], rows: dict[str, Filled]) -> MapStrip:
     maps = {name: example.foreground for name, example in kept.items() if example.foreground is not None}
     example = kept["kl-ent"]
-    name = place_name(example, rows["kl-ent"].runs[0].config.dims)
+    name = place_name(example, rows["kl-ent"].runs[0].config.data.dims)
     notes = {name: f"{100 * _unsure(each):.1f} % undecided" for name, each in maps.items()}
     strip = Strip(name, example.image, example.truth, labels={}, notes=notes, pixel=example.plane.pixel)
     return MapStrip(strip, maps)

@@ -29,7 +29,7 @@ def draw(results: Results) -> list[Drawn]:
 
 
 def _proposed(each: Filled) -> bool:
-    return each.runs[0].config.method == "proposals"
+    return each.runs[0].config.method.name == "proposals"
 
 
 def _name(each: Filled) -> str:

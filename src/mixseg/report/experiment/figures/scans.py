@@ -26,7 +26,7 @@ Place = tuple[str, int, int]
 def common_planes(run: RunFiles) -> dict[Place, Example]:
     """The planes of the scans that all runs on one split have in common, as ``run`` kept them."""
     kept = [example for example in run.examples if example.rank == "common"]
-    cases = list(dict.fromkeys(example.case for example in kept))[: SLICES if run.config.dims == 2 else VOLUMES]
+    cases = list(dict.fromkeys(example.case for example in kept))[: SLICES if run.config.data.dims == 2 else VOLUMES]
     return {(each.case, each.plane.axis, each.plane.index): each for each in kept if each.case in cases}
 
 
@@ -39,7 +39,7 @@ def rows_of_methods(named: Mapping[str, Filled], part: str) -> list[Strip]:
     """A row for each common plane: image, truth, and the answer of each method (first seed), with its DSC under it."""
     runs = {name: each.runs[0] for name, each in named.items()}
     planes = next((found for run in runs.values() if (found := common_planes(run))), {})
-    dims = next(iter(runs.values())).config.dims
+    dims = next(iter(runs.values())).config.data.dims
     scored = {name: dsc_by_case(run.chosen(part=part, branch=named[name].answer)) for name, run in runs.items()}
     return [
         Strip(

@@ -32,7 +32,7 @@ def draw(results: Results) -> list[Drawn]:
         entropy = found and gathered("entropy of the student", found.runs, "entropy")
         if found and distill and entropy:
             title = f"The two terms that teach the student, {setting(results, column)}"
-            caption = _caption(distill, entropy, found.runs[0].config.divergence, seeds_of([found], shaded=True))
+            caption = _caption(distill, entropy, found.runs[0].config.method.divergence, seeds_of([found], shaded=True))
             return [Drawn("terms", title, panel(distill, entropy), caption)]
     return []
 

@@ -78,8 +78,8 @@ def preset_table(name):
     for key, usual in settings_of(Config()).items():
         if key in plane or key in volume:
             each = (f"`{json.dumps(of[key])}`" if key in of else "-" for of in (plane, volume))
-            rows.append((f"`{key}`", *each, f"`{json.dumps(usual)}`"))
-    return grid(("key", "in 2D", "in 3D", "default"), rows, words=4)
+            rows.append((f"`{KEYS[key].group}`", f"`{KEYS[key].name}`", *each, f"`{json.dumps(usual)}`"))
+    return grid(("group", "key", "in 2D", "in 3D", "default"), rows, words=5)
 
 
 def experiments_table():

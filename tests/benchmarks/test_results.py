@@ -7,6 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from conftest import ROOT
 
@@ -19,7 +20,8 @@ import results_groups
 import results_tables
 import results_variants
 from mixseg.core.errors import MixsegError
-from mixseg.runs.config import grouped, make_config, settings_of, to_dict
+from mixseg.runs.build import build
+from mixseg.runs.config import from_dict, grouped, make_config, read_config, settings_of, to_dict
 
 FACTS = {
     "python": "3.12",
@@ -155,6 +157,43 @@ def test_the_groups_do_not_rename_a_run_and_neither_do_the_keys_that_went_with_t
     }
     # What 0.1.0 made of this config.
     assert ids == {"a5217f374fcc0b64"}
+
+
+def without_groups(folder):
+    """Write the config of a run as version 0.1.0 did."""
+    settings = {**read_config(folder / "config.json"), "average": 0.0, "init": "xavier"}
+    (folder / "config.json").write_text(json.dumps(settings))
+
+
+def test_a_run_from_before_the_groups_is_known_again_and_is_one_with_later_seeds(book):
+    older = make_run(book.folder / "older", split="/home/somebody/splits.json", dsc=0.5)
+    without_groups(older)
+    for _ in range(2):
+        results.add([older], replace=False, path=book.path)
+    (line,) = results.read_runs(book.path)
+    assert (line["config"]["split"], line["config"]["average"]) == ("splits.json", 0.0)
+    with pytest.raises(MixsegError, match="another run of the same config"):
+        book.add("newer", split="elsewhere/splits.json", dsc=0.9)
+    lines = book.add("other", seed=1, dsc=0.6)
+    assert "split" not in lines[1]["config"], "it is in its group"
+    (group,) = results_groups.gather(lines)
+    assert group.score("dsc", part="test", output="top").seeds == 2
+    assert "| `lower-bound` | top | 2 | 55.00 ± 7.07" in results_tables.page("acdc", [group])
+
+
+def test_every_line_of_the_results_makes_a_run_again():
+    shapes = {}
+    for line in results.read_runs():
+        config = from_dict(line["config"], where=line["id"])
+        assert from_dict(to_dict(config)) == config
+        assert config.data.target == tuple(line["config"]["target"])
+        assert config.training.batch.full == line["config"]["batch"]["full"]
+        method, network = line["config"]["method"], line["config"]["network"]
+        assert (config.method.name, config.network.name) == (method, network)
+        shapes[method, str(config.network), str(config.ablation), config.data.dims] = config
+    with torch.device("meta"):
+        for config in shapes.values():
+            assert build(config, channels=1, classes=2).outputs
 
 
 def test_an_unfinished_run_is_refused(book):

@@ -446,6 +446,17 @@ def test_train_settles_file_flags_and_set_in_this_order(pipeline, here):
     assert not options["test"]
 
 
+def test_settings_name_their_group_or_not_and_the_last_one_wins(pipeline, here):
+    (here / "config.json").write_text('{"training": {"steps": 5, "batch": {"partial": 6}}, "method": {"name": "kl"}}')
+    words = "train scans -o run --config config.json --set method=single --set method.ramp=0.5 --set data.dims=3"
+    more = "--set steps=7 --set training.batch.full=4 --set network=vnet --set network.width=8 --set training.steps=9"
+    assert main([*words.split(), *more.split()]) == 0
+    assert pipeline["train_folder"][1]["settings"] == {
+        **{"method": "single", "ramp": 0.5, "dims": 3, "network": "vnet", "width": 8},
+        **{"steps": 9, "batch": {"full": 4, "partial": 6}},
+    }
+
+
 def test_a_misspelt_key_of_a_config_file_is_suggested(pipeline, here, capsys):
     (here / "config.json").write_text('{"metod": "kl"}')
     assert main(["train", "scans", "--out", "run", "--config", "config.json"]) == 2
@@ -588,6 +599,8 @@ def test_an_unknown_flag_exits_with_2(capsys):
         ("experiment main --dataset phantom --out x --steps 9", ["steps=9"]),
         ("train scans --out run --dims 5 --on_collapse never", []),
         ("predict run -i images -o maps --steps 9", []),
+        ("train scans --out run --training.steps 9", ["training.steps=9"]),
+        ("train scans --out run --data scans", []),
     ],
 )
 def test_a_key_of_the_config_written_as_a_flag_is_told_where_it_belongs(words, hints, capsys):

@@ -9,7 +9,17 @@ from conftest import ROOT
 from mixseg.core.errors import MixsegError
 from mixseg.methods import METHODS, terms_of
 from mixseg.runs.build import build
-from mixseg.runs.config import Config, from_dict, make_config, read_config, to_dict
+from mixseg.runs.config import (
+    KEYS,
+    Config,
+    flat,
+    from_dict,
+    grouped,
+    keys_where,
+    make_config,
+    read_config,
+    to_dict,
+)
 from mixseg.runs.config_groups import BatchSizes
 from mixseg.runs.presets import METHOD_WEIGHTS, PRESETS
 
@@ -150,6 +160,85 @@ def test_what_no_run_can_have_is_one_sentence_with_the_remedy(content, words):
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"preset": "quick", "method": "glmi", "network": "vnet", "dims": 3, "weights": {"local": 2}, "seed": 4},
+        {"preset": "quick", "method": {"name": "glmi", "weights": {"local": 2}}, "network": {"name": "vnet"}}
+        | {"data": {"dims": 3}, "training": {"seed": 4}},
+        {"preset": "quick", "method": "glmi", "network": {"name": "vnet"}, "data": {"dims": 3}, "seed": 4}
+        | {"weights": {"local": 2}, "average": 0.0, "init": "xavier"},
+    ],
+)
+def test_keys_are_read_in_their_groups_and_without_and_of_earlier_versions(content, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(content))
+    config = make_config(**content)
+    assert make_config(**read_config(path)) == config
+    assert (config.preset, config.method.name, config.network.name) == ("quick", "glmi", "vnet")
+    assert (config.data.dims, config.data.patch, config.training.seed) == (3, (32, 32, 32), 4)
+    assert config.method.weights == {"global": 0.01, "local": 2.0, "consistency": 0.1}
+
+
+def test_a_config_is_written_in_groups_and_names_every_key_once():
+    content = to_dict(make_config(preset="paper", batch={"full": 3}))
+    assert list(content) == ["preset", "data", "method", "ablation", "network", "training", "inference", "runtime"]
+    assert content["method"] | {"weights": {}} == {
+        **{"name": "kl-ent", "divergence": "kl", "ramp": 0.0, "weights": {}, "proposals_from": ""},
+    }
+    assert content["training"]["batch"] == {"full": 3, "partial": 16, "bare": None}
+    assert list(flat(content)) == list(KEYS)
+    assert grouped(flat(content)) == content
+    assert sum(len(group) for group in content.values() if isinstance(group, dict)) == len(KEYS) - 1
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"training": {"stps": 3}}, "Unknown key 'stps' in 'training' in the config: did you mean 'steps'?"),
+        ({"data": {"steps": 3}}, "Unknown key 'steps' in 'data' in the config: it is a key of 'training'."),
+        ({"method": {"method": "kl"}}, "Unknown key 'method' in 'method' in the config: choose one of name,"),
+        ({"trainng": {}}, "Unknown key 'trainng' in the config: did you mean 'training'?"),
+        ({"name": "kl"}, "Unknown key 'name' in the config"),
+        ({"data": 3}, "'data' in the config is 3, which is not a group of keys"),
+        ({"steps": 3, "training": {"steps": 3}}, "'steps' is set twice in the config"),
+        ({"training": {"steps": "many"}}, "'steps' in the config is 'many', which is not a whole number"),
+        ({"average": 0.9}, "the config has average=0.9, and this version knows no average but 0.0: leave the key out"),
+        ({"init": "kaiming"}, "the config has init='kaiming', and this version knows no init but 'xavier'"),
+    ],
+)
+def test_a_key_that_is_not_where_it_belongs_is_one_sentence(content, sentence):
+    for make in (from_dict, lambda content: make_config(**content)):
+        with pytest.raises(MixsegError) as caught:
+            make(content)
+        assert sentence in str(caught.value)
+
+
+def test_a_changed_config_has_other_values_and_is_another_one():
+    config = make_config()
+    other = config.changed(method="kl", steps=7, preset="paper")
+    assert (other.method.name, other.training.steps, other.preset) == ("kl", 7, "paper")
+    assert (config.method.name, config.training.steps, config.preset) == ("kl-ent", 3000, "strong")
+    assert other.method.weights == config.method.weights
+    assert {key for key in KEYS if other.value(key) != config.value(key)} == {"method", "steps", "preset"}
+
+
+def test_what_is_known_of_a_key_stands_at_its_field():
+    def where(wanted):
+        return set(keys_where(wanted))
+
+    quiet = {"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"}
+    assert where(lambda key: not key.effect) == quiet
+    assert where(lambda key: not key.fixed) == quiet | {"steps", "window", "stride", "split"}
+    assert where(lambda key: key.planned) == {"dims", "size", "spacing", "long_side", "patch", "batch"}
+    assert where(lambda key: key.dims == 2) == {"size", "long_side"}
+    assert where(lambda key: key.dims == 3) == {"patch", "stride"}
+    assert where(lambda key: key.flag) == {"dataset", "method", "preset", "seed", "set"}
+    in_common = where(lambda key: key.inherited == "always")
+    assert in_common == {key for key, of in KEYS.items() if of.group == "data"} - {"dataset", "patch", "intensity"}
+    assert where(lambda key: key.inherited == "never") == {"method", "dataset", "batch", "weights", "proposals_from"}
 
 
 @pytest.mark.parametrize("changes", [{"method": "kln"}, {"preset": "strnog"}, {"dims": 4}, {"steps": {"a": 1}}])

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from itertools import count, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -259,6 +260,20 @@ def test_two_processes_train_round_after_round(copied):
     runs = [RunFolder(copied / "two" / f"round-{number}") for number in (1, 2)]
     assert [run.finished["steps"] for run in runs] == [2, 2]
     assert [run.config.training.on_collapse for run in runs] == ["stop", "stop"]
+
+
+def test_a_preset_of_its_own_takes_over_what_proposals_are_made_for_and_no_more(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(made[0], tmp_path / "copied", symlinks=True))
+    clipped = {**SMALL, "method": "lower-bound", "clip": [1, 99], "lr": 0.5, "optimizer": "sgd"}
+    first = train_folder(Path("scans"), Path("clipped"), settings=clipped, hardware=CPU)
+    words = ["train", "scans", "--out", "again", "--method", "proposals", "--from", "clipped", "--preset", "quick"]
+    small = [word for key in ("steps", "width", "depth") for word in ("--set", f"{key}={SMALL[key]}")]
+    assert main([*words, *small, "--device", "cpu"]) == 0
+    again = RunFolder(Path("again"))
+    assert again.facts["data"] == first.facts["data"]
+    assert again.config.data == first.config.data
+    assert (again.config.data.clip, again.config.data.size) == ((1.0, 99.0), (16, 16))
+    assert (again.config.training.lr, again.config.training.optimizer) == (2e-3, "adam"), "the preset's own"
 
 
 def test_several_machines_are_refused(made):

@@ -46,14 +46,13 @@ class PartFlags:
 
     def request(self) -> Request:
         """The same for the planner."""
-        from mixseg.cli.settings import parse
+        from mixseg.cli.settings import config_settings
         from mixseg.experiments.planner import Request
-        from mixseg.runs.config import flat
 
         for flag, values in (("--seeds", self.seeds), ("--sets", self.sets), ("--methods", self.methods)):
             if values == ():
                 raise MixsegError(f"{flag} has no value: give at least one, or leave {flag} out.")
-        settings = flat(parse(self.settings))
+        settings = config_settings(self.settings)
         if self.split is not None:
             settings["split"] = str(self.split.resolve())
         return Request(self.quick, self.preset, self.seeds, self.sets, self.methods or (), settings, self.test)

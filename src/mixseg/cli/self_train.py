@@ -43,9 +43,8 @@ def self_train(
         test: Score the test scans too, in every round.
     """
     from mixseg.cli.printing import print_table
-    from mixseg.cli.settings import parse
+    from mixseg.cli.settings import config_settings
     from mixseg.report.self_training import write_rounds
-    from mixseg.runs.config import flat
     from mixseg.runs.device import Hardware
     from mixseg.runs.typed_json import merged
     from mixseg.training.self_training import self_train as go
@@ -55,7 +54,7 @@ def self_train(
         out,
         source=source,
         rounds=rounds,
-        settings=merged(training.settings(), flat(parse(set))),
+        settings=merged(training.settings(), config_settings(set)),
         dataset=dataset,
         flags=labels,
         hardware=Hardware(device, training.devices),

@@ -28,16 +28,28 @@ def parse(assignments: Iterable[str], flag: str = "--set", *, such_as: str = "ba
     return settings
 
 
+def config_settings(assignments: Iterable[str]) -> dict[str, Any]:
+    """What ``--set`` says of a config, its keys named with their groups or without; the last one of a key wins."""
+    from mixseg.runs.config import flat
+
+    settings: dict[str, Any] = {}
+    for assignment in assignments:
+        settings = merged(settings, flat(parse([assignment])))
+    return settings
+
+
 def meant_as_settings(words: Sequence[str], flags: Collection[str]) -> list[str]:
     """A sentence for each of ``words`` that is none of ``flags``, but a key of the config written as a flag."""
     from mixseg.runs.config import GROUPS, KEYS
 
-    keys, known = {*KEYS, *GROUPS}, {flag.replace("_", "-") for flag in flags}
+    known = {flag.replace("_", "-") for flag in flags}
     said = []
     for word, after in pairwise((*words, "--")):
         flag, equals, value = word.partition("=")
         key = flag.removeprefix("--").replace("-", "_")
-        if flag.startswith("--") and flag.replace("_", "-") not in known and key.split(".")[0] in keys:
+        first, dot, _ = key.partition(".")
+        names_one = first in KEYS or (dot and first in GROUPS)
+        if flag.startswith("--") and flag.replace("_", "-") not in known and names_one:
             value = value if equals else "VALUE" if after.startswith("--") else after
             said.append(f"{key} is a key of the config: write --set {key}={value}")
     return said

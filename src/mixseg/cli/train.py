@@ -76,8 +76,8 @@ def train(
         test: Score the test scans too, when the run is done.
         resume: Accepted and not needed: a run that has begun is always continued.
     """
-    from mixseg.cli.settings import parse
-    from mixseg.runs.config import flat, read_config
+    from mixseg.cli.settings import config_settings
+    from mixseg.runs.config import read_config
     from mixseg.runs.device import Hardware
     from mixseg.runs.folder import RunFolder
     from mixseg.runs.typed_json import merged
@@ -87,7 +87,7 @@ def train(
     proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
     named = {"method": method, "preset": preset, "proposals_from": proposer}
     settings = merged(settings, {key: value for key, value in named.items() if value is not None})
-    settings = merged(merged(settings, {**grid.settings(), **training.settings()}), flat(parse(set)))
+    settings = merged(merged(settings, {**grid.settings(), **training.settings()}), config_settings(set))
     hardware = Hardware(device, training.devices, nodes)
     before = RunFolder(out).finished
     run = train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)

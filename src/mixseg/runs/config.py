@@ -207,7 +207,7 @@ def _typed(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Every key of a config as a setting: ``make_config(**settings_of(config)) == config``."""
+    """Every key of a config as a setting: ``from_dict(settings_of(config)) == config``."""
     values = {key: config.value(key) for key in KEYS}
     return typing.cast(dict[str, Any], json.loads(json.dumps(values, default=dataclasses.asdict)))
 

@@ -1,6 +1,7 @@
 """Configs: what JSON may say, what presets fill in, and that nothing else gets through."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -239,6 +240,12 @@ def test_what_is_known_of_a_key_stands_at_its_field():
     in_common = where(lambda key: key.inherited == "always")
     assert in_common == {key for key, of in KEYS.items() if of.group == "data"} - {"dataset", "patch", "intensity"}
     assert where(lambda key: key.inherited == "never") == {"method", "dataset", "batch", "weights", "proposals_from"}
+
+
+def test_the_page_names_the_keys_that_may_differ_when_a_run_goes_on():
+    page = (ROOT / "docs" / "reference" / "config.md").read_text()
+    told = page.split("A run folder continues the run that it holds. ")[1].split(" may name another file")[0]
+    assert set(re.findall(r"`(\w+)`", told)) == set(keys_where(lambda key: not key.fixed))
 
 
 @pytest.mark.parametrize("changes", [{"method": "kln"}, {"preset": "strnog"}, {"dims": 4}, {"steps": {"a": 1}}])

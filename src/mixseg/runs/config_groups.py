@@ -211,7 +211,7 @@ class TrainingConfig:
         on_collapse: What happens when the student runs away: "warn" or "stop".
     """
 
-    steps: int = option(3000, may_change=True)
+    steps: int = option(3000, may_change=True)  # a schedule goes on where a step stands in the longer training
     batch: BatchSizes = field(default_factory=BatchSizes, metadata=about(inherited="never", planned=True, settled=True))
     seed: int = option(0, flag="--seeds")
     augment: Literal["none", "paper-3d", "strong", "any-contrast"] = "none"

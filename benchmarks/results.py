@@ -1,6 +1,6 @@
 """Keep what runs have found: a line per run in docs/results/runs.jsonl, tables made from it, a picture of the curves.
 
-python benchmarks/results.py add RUN_FOLDER...       # a line for each finished run
+python benchmarks/results.py add RUN_FOLDER... [--commit HASH]  # a line for each finished run
 python benchmarks/results.py tables                  # docs/results/*.md and the README's table, from those lines
 python benchmarks/results.py curves RUN_FOLDER...    # docs/pictures/DATASET-curves.png
 """
@@ -19,7 +19,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import read_json, replacing
 from mixseg.data.prepare.build import digest
 from mixseg.evaluation.metrics import METRICS
-from mixseg.report.run_files import RunFiles
+from mixseg.report.run_files import RunFiles, dsc_by_case
 from mixseg.runs.config import KEYS, Config, flat, keys_where, settings_of
 from mixseg.runs.provenance import source_hash_of
 
@@ -38,12 +38,18 @@ def read_runs(path: Path = RUNS) -> list[Record]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def make_record(run: Path) -> Record:
-    """The line of a finished run. It holds no path and no command: those belong to the machine that trained."""
+def make_record(run: Path, commit: str | None = None) -> Record:
+    """The line of a finished run. It holds no path and no command: those belong to the machine that trained.
+
+    Args:
+        run: Its folder.
+        commit: That its sources are of, where it was trained from a copy that did not know; what it says otherwise.
+    """
     files = RunFiles.read(run)
     facts, finished = files.facts, files.finished
     if finished is None:
         raise MixsegError(f"{run} is not finished: train it to its end first.")
+    facts = {**facts, "commit": commit or facts.get("commit")}
     check_commit(run, facts)
     config = read_json(run / "config.json")
     for key in LOCATED:
@@ -63,6 +69,7 @@ def make_record(run: Path) -> Record:
         "best_step": files.best and files.best.step,
         "collapse_warnings": sum("Collapse" in warned.sentence for warned in files.warned),
         "figures": [_figure(entry) for entry in finished["summary"]],
+        **({} if facts["protocol"]["test patients"] else {"scans": _scans(files)}),
     }
 
 
@@ -91,6 +98,14 @@ def run_id(config: Record, facts: Record) -> str:
     return digest(told, *seen)[:16]
 
 
+def _scans(files: RunFiles) -> dict[str, dict[str, float]]:
+    """The mean DSC of each validation scan by output, the answer first: what differences are paired by."""
+    by_output = {output: files.chosen(part="val", branch=output) for output in files.branches}
+    return {
+        output: {case: round(dsc, 5) for case, dsc in dsc_by_case(rows).items()} for output, rows in by_output.items()
+    }
+
+
 def _figure(entry: Record) -> Record:
     """One entry of ``scores.summarise`` with seven digits, without the metrics that are unknown."""
     kept = {key: entry[key] for key in ("part", "checkpoint", "branch", "class", "cases", "left_out")}
@@ -99,11 +114,11 @@ def _figure(entry: Record) -> Record:
     return {**kept, **rounded}
 
 
-def add(runs: Sequence[Path], *, replace: bool, path: Path = RUNS) -> None:
+def add(runs: Sequence[Path], *, replace: bool, commit: str | None = None, path: Path = RUNS) -> None:
     """Put a line for each run into ``path``; what is there already stays, unless ``replace``."""
     held = {record["id"]: record for record in read_runs(path)}
     for run in runs:
-        record = make_record(run)
+        record = make_record(run, commit)
         before = held.get(record["id"])
         if before == record:
             print(f"{run.name}: is there already")
@@ -127,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     adding = commands.add_parser("add", help="a line in runs.jsonl for each finished run")
     adding.add_argument("runs", nargs="+", type=Path, metavar="RUN_FOLDER")
     adding.add_argument("--replace", action="store_true", help="put it in the place of an earlier run of the config")
+    adding.add_argument("--commit", help="of the sources, where the run does not know it; their hash has to agree")
     commands.add_parser("tables", help="make the tables anew")
     drawing = commands.add_parser("curves", help="draw the curves of runs whose log.jsonl is at hand")
     drawing.add_argument("runs", nargs="+", type=Path, metavar="RUN_FOLDER")
@@ -134,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.command == "add":
-            add(options.runs, replace=options.replace)
+            add(options.runs, replace=options.replace, commit=options.commit)
         elif options.command == "tables":
             from results_tables import write_pages
 

@@ -11,6 +11,7 @@ from mixseg.report.experiment.results import NOT_RUN
 from mixseg.report.experiment.tables import CHECKPOINTS, heading, score_head
 from mixseg.report.experiment.tables_markdown import grid
 from results_cells import FACTORS, ROLES, SETS, Plain, cells, ours, printed
+from results_choosing import choosing_page, is_choice
 from results_groups import Group, Record, gather
 from results_strong import strong_page
 from results_variants import costs, sweeps, variants
@@ -44,20 +45,24 @@ that the run sees; a flag (!) is a warning of the collapse guard.
 
 def write_pages(records: Sequence[Record], root: Path) -> list[Path]:
     """Write the page of each data set that has runs, and the README's table; returns the files."""
-    groups = gather(records)
-    written = []
-    for dataset in TITLES:
-        if any(group.dataset == dataset for group in groups):
-            path = root / "docs" / "results" / f"{dataset}.md"
-            path.write_text(page(dataset, groups))
-            written.append(path)
+    written = pages(records, root)
+    for path, text in written.items():
+        path.write_text(text)
+    return list(written)
+
+
+def pages(records: Sequence[Record], root: Path) -> dict[Path, str]:
+    """Every file that is made from the records, and its text."""
+    choices, published = ([each for each in records if is_choice(each) is wanted] for wanted in (True, False))
+    groups = gather(published)
+    found = {dataset: page(dataset, groups) for dataset in TITLES if any(each.dataset == dataset for each in groups)}
     if any(group.preset == "strong" for group in groups):
-        strong = root / "docs" / "results" / "strong.md"
-        strong.write_text(strong_page(groups))
-        written.append(strong)
+        found["strong"] = strong_page(groups)
+    if choices:
+        found["choosing"] = choosing_page(choices)
     readme = root / "README.md"
-    readme.write_text(with_block(readme.read_text(), readme_block(groups)))
-    return [*written, readme]
+    block = with_block(readme.read_text(), readme_block(groups))
+    return {**{root / "docs" / "results" / f"{name}.md": text for name, text in found.items()}, readme: block}
 
 
 def with_block(text: str, block: str) -> str:

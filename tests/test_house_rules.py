@@ -23,7 +23,8 @@ SOURCE = ROOT / "src" / "mixseg"
 NAMES = {
     "methods": (
         METHODS,
-        "lower-bound single single-ent decoupled kl kl-ent upper-bound-set upper-bound ua-mt glmi ssco proposals",
+        "lower-bound single single-ent decoupled kl kl-ent mutual upper-bound-set upper-bound "
+        "ua-mt glmi ssco proposals",
     ),
     "divergences": (DIVERGENCES, "kl reverse-kl bhattacharyya alpha-2 alpha-3 alpha-5"),
     "generators": (GENERATORS, "erosion-3x3 erosion-10x10 scribbles scribbles-border points boxes slices"),

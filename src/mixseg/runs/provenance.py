@@ -16,12 +16,15 @@ COMMIT_VARIABLE = "MIXSEG_COMMIT"
 
 
 def commit() -> str | None:
-    """The commit of the sources that run, with ``-dirty`` where they differ from it; as told where there is no git."""
+    """The commit of the sources that run: as told, else as git knows it, with ``-dirty`` where they differ from it."""
+    told = os.environ.get(COMMIT_VARIABLE)
+    if told:  # a copy may lie in a repository whose commit says nothing of it; ``source_hash`` proves what was told
+        return told
     try:
         _git("ls-files", "--error-unmatch", PACKAGE.name + "/__init__.py", at=PACKAGE.parent)
         return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*", at=PACKAGE).decode().strip()
     except (OSError, subprocess.CalledProcessError):  # installed below somebody's repository is not in it
-        return os.environ.get(COMMIT_VARIABLE) or None
+        return None
 
 
 def source_hash() -> str:

@@ -4,6 +4,16 @@ Noise keeps general compressors from images; what helps is a good guess of each 
 then halved, axis by axis: each voxel between two known ones is guessed by a cubic through four of them, and only its
 difference from the guess is stored. Differences are sorted by how much the known neighbours differ, which puts those
 of flat and of busy regions together, and lzma's adaptive coder follows. Every step is array arithmetic, both ways.
+
+Why not delta and lzma alone, which are a few lines? Measured on 160 scans of ACDC and 42 left atria, all voxels and
+labels, in MB, and in seconds of one core to pack and to unpack:
+
+    this module                                        42.2 (18 s, 3.2 s)    39.2 (22 s, 3.3 s)
+    grey values as below, differences in a plane, lzma 45.4 (8 s, 2.4 s)     45.4 (10 s, 2.7 s)
+    lzma's own delta filter, preset 9                  49.9 (24 s, 2.2 s)    54.2 (34 s, 1.8 s)
+
+They would do. But archives of version 0.1.0 have to be read, and what reads them is most of this module: with another
+way to write there would be two formats, more code, and archives larger by 7 to 38 %.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import h5py
 import numpy as np
 import pytest
+import torch
 
+from discs import tiny_method
 from made_runs import config, data
 from mixseg import __version__
 from mixseg.cli import main
@@ -16,6 +18,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.datasets import formats
 from mixseg.inference.folder import predict_folder
 from mixseg.inference.sidecar import RECORD, Sidecar
+from mixseg.runs.checkpoint import weights_hash
 from mixseg.runs.device import Hardware
 from mixseg.training.train import train
 
@@ -182,6 +185,15 @@ def test_what_was_made_otherwise_is_replaced_on_request_alone(made, tmp_path, ch
     predict(made, tmp_path, overwrite=True, **options)
     assert everything(tmp_path)["b.mixseg.json"] != before["b.mixseg.json"]
     predict(made, tmp_path, **options)
+
+
+def test_weights_have_one_hash_wherever_they_are_and_another_when_one_number_changes():
+    method = tiny_method("kl-ent")
+    whole = weights_hash(method)
+    assert weights_hash(method.to(memory_format=torch.channels_last)) == whole == weights_hash(tiny_method("kl-ent"))
+    with torch.no_grad():
+        next(method.parameters()).view(-1)[0] += 1e-6
+    assert weights_hash(method) != whole
 
 
 def test_other_windows_make_other_maps(tmp_path):

@@ -129,7 +129,7 @@ BAD_FOLDERS = [two_scans_with_one_id, empty_folder, no_folder]
 @pytest.mark.parametrize("spoil", [*BAD_FILES, *BAD_FOLDERS], ids=lambda spoil: spoil.__name__)
 def test_prepare_refuses_bad_input_in_one_sentence_and_writes_nothing(raw, here, capsys, spoil):
     clause = spoil(raw)
-    assert main(["prepare", str(raw), "arrays"]) == 2
+    assert main(["prepare", str(raw), "arrays"]) == 4
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("preparing")]
     assert len(said) == 1
     assert clause in said[0]
@@ -138,9 +138,9 @@ def test_prepare_refuses_bad_input_in_one_sentence_and_writes_nothing(raw, here,
 
 
 @pytest.mark.parametrize("spoil", BAD_FILES, ids=lambda spoil: spoil.__name__)
-def test_inspect_lists_a_bad_file_and_exits_with_2(raw, capsys, spoil):
+def test_inspect_lists_a_bad_file_and_exits_with_3(raw, capsys, spoil):
     clause = spoil(raw)
-    assert main(["inspect", str(raw)]) == 2
+    assert main(["inspect", str(raw)]) == 3
     said = capsys.readouterr().out
     assert sum(clause in line for line in said.splitlines()) == 1
     assert Path("inspect-raw.html").read_text().count(clause) >= 1
@@ -149,7 +149,7 @@ def test_inspect_lists_a_bad_file_and_exits_with_2(raw, capsys, spoil):
 @pytest.mark.parametrize("spoil", BAD_FOLDERS, ids=lambda spoil: spoil.__name__)
 def test_inspect_refuses_a_bad_folder_in_one_sentence(raw, here, capsys, spoil):
     clause = spoil(raw)
-    assert main(["inspect", str(raw)]) == 2
+    assert main(["inspect", str(raw)]) == 3
     said = capsys.readouterr()
     assert said.out == ""
     assert clause in said.err
@@ -159,7 +159,7 @@ def test_inspect_refuses_a_bad_folder_in_one_sentence(raw, here, capsys, spoil):
 
 def test_inspect_lists_all_bad_files_one_per_line(raw, capsys):
     clauses = [truncated(raw), link_in_a_circle(raw), another_spacing(second_mask_as_first(raw))]
-    assert main(["inspect", str(raw)]) == 2
+    assert main(["inspect", str(raw)]) == 3
     lines = capsys.readouterr().out.split("Bad files:\n")[1].split("\n\n")[0].splitlines()
     assert len(lines) == 3
     for clause in clauses:
@@ -191,7 +191,7 @@ def test_a_folder_without_permission_is_one_sentence(tmp_path, monkeypatch, caps
         return listing(path)
 
     monkeypatch.setattr(os, "listdir", guarded)  # root may read everything, so a chmod would prove nothing
-    assert main(["inspect", str(root)]) == 2
+    assert main(["inspect", str(root)]) == 4
     assert "patient010 may not be listed (no permission)" in capsys.readouterr().err
 
 
@@ -205,7 +205,7 @@ def test_inspect_says_what_there_is(raw, capsys):
 
 
 def test_flags_say_what_ids_mean(raw, capsys):
-    assert main(["inspect", str(raw), "--unlabelled", "3"]) == 2
+    assert main(["inspect", str(raw), "--unlabelled", "3"]) == 4
     assert "3 is LV (dataset.json calls 4 ignore), but a flag says unlabelled" in capsys.readouterr().err
 
 
@@ -216,7 +216,7 @@ def test_inspect_tells_scribbles_from_the_full_masks_beside_them(tmp_path, capsy
     for name, label in {"full": full, "drawn": drawn}.items():
         nifti(tmp_path / "imagesTr" / f"{name}.nii.gz", image())
         nifti(tmp_path / "labelsTr" / f"{name}.nii.gz", label)
-    assert main(["inspect", str(tmp_path), "-o", str(tmp_path / "page.html")]) == 2
+    assert main(["inspect", str(tmp_path), "-o", str(tmp_path / "page.html")]) == 4
     assert "--scribble-background ID" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path), "-o", str(tmp_path / "page.html"), "--scribble-background", "4"]) == 0
     assert "1 scribbles (drawn.nii.gz), 1 full masks (full.nii.gz)" in capsys.readouterr().out
@@ -348,7 +348,7 @@ def test_simulate_never_writes_over_anything(raw, here, capsys):
     (here / "made").mkdir()
     (here / "made" / "precious.txt").write_text("x")
     for source in (["--phantom", "heart"], ["--from", str(raw)]):
-        assert main(["simulate", "made", "--keep-full", "1", *source]) == 2
+        assert main(["simulate", "made", "--keep-full", "1", *source]) == 4
         assert "made" in capsys.readouterr().err
     assert [path.name for path in here.rglob("*")] == ["made", "precious.txt"]
 
@@ -359,7 +359,7 @@ def test_the_current_folder_is_no_target_and_said_to_be_so_before_the_work(raw, 
         ["simulate", ".", "--from", str(raw)],
         ["prepare", str(raw), "."],
     ):
-        assert main(words) == 2
+        assert main(words) == 4
         said = [line for line in capsys.readouterr().err.splitlines() if line]
         assert said == [". is the current folder, which cannot be replaced by a new one: name another folder."]
         assert list(here.iterdir()) == []
@@ -389,7 +389,7 @@ def test_prepare_packs_chosen_scans_and_unpacks_them_elsewhere(raw, capsys):
     assert [case.id for case in unpacked.cases] == ["a", "b"]
     for first, second in zip(unpacked.cases, direct.cases, strict=True):
         assert np.array_equal(unpacked.image(first), direct.image(second))
-    assert main(["prepare", str(raw), "other", "--cases", "aa"]) == 2
+    assert main(["prepare", str(raw), "other", "--cases", "aa"]) == 4
     assert "Unknown scan or patient 'aa'" in capsys.readouterr().err
 
 
@@ -401,7 +401,7 @@ def test_evaluate_scores_a_folder_against_masks_or_a_dataset(raw, capsys):
         assert "100.00" in said
         assert "metrics.csv" in said
         assert Path("scores", "summary.json").is_file()
-    assert main(["evaluate", "-i", "predictions", "--references", "nowhere", "-o", "scores"]) == 2
+    assert main(["evaluate", "-i", "predictions", "--references", "nowhere", "-o", "scores"]) == 4
     assert "nowhere is no folder" in capsys.readouterr().err
 
 
@@ -410,7 +410,7 @@ def test_evaluate_does_not_overwrite_the_metrics_of_a_run(raw, capsys):
     Path("run").mkdir()
     for name in ("config.json", "environment.json", "metrics.csv"):
         Path("run", name).write_text("{}")
-    assert main(["evaluate", "-i", "predictions", "-r", str(raw), "-o", "run"]) == 2
+    assert main(["evaluate", "-i", "predictions", "-r", str(raw), "-o", "run"]) == 4
     assert "run is a run, whose metrics.csv would be lost: choose another -o." in capsys.readouterr().err
     assert Path("run", "metrics.csv").read_text() == "{}"
     assert not Path("run", "summary.json").exists()
@@ -459,7 +459,7 @@ def test_settings_name_their_group_or_not_and_the_last_one_wins(pipeline, here):
 
 def test_a_misspelt_key_of_a_config_file_is_suggested(pipeline, here, capsys):
     (here / "config.json").write_text('{"metod": "kl"}')
-    assert main(["train", "scans", "--out", "run", "--config", "config.json"]) == 2
+    assert main(["train", "scans", "--out", "run", "--config", "config.json"]) == 4
     assert "Unknown key 'metod' in config.json: did you mean 'method'?" in capsys.readouterr().err
     assert not pipeline
 
@@ -621,7 +621,7 @@ def test_a_verb_without_words_says_what_it_needs(verb, capsys):
 
 def test_an_out_that_is_a_file_is_told_as_such(tmp_path, capsys):
     (tmp_path / "out").write_text("mine")
-    assert main(["train", str(make_nnunet(tmp_path / "scans")), "--out", str(tmp_path / "out")]) == 2
+    assert main(["train", str(make_nnunet(tmp_path / "scans")), "--out", str(tmp_path / "out")]) == 4
     assert "is a file: choose a folder as --out" in " ".join(capsys.readouterr().err.split())
     assert (tmp_path / "out").read_text() == "mine"
 
@@ -721,11 +721,11 @@ def test_waiting_threads_sleep_soon_unless_the_user_has_a_policy(told, spins):
 
 def test_what_the_system_refuses_is_one_sentence(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
-    assert main(["simulate", str(tmp_path / "file" / "sim"), "--phantom", "heart", "--patients", "12"]) == 2
+    assert main(["simulate", str(tmp_path / "file" / "sim"), "--phantom", "heart", "--patients", "12"]) == 4
     said = capsys.readouterr().err
     assert "file" in said
     assert "Traceback" not in said
-    assert main(["train", str(tmp_path), "--out", str(tmp_path / "run"), "--devices", "0"]) == 2
+    assert main(["train", str(tmp_path), "--out", str(tmp_path / "run"), "--devices", "0"]) == 4
     assert "ask for at least 1" in capsys.readouterr().err
 
 
@@ -735,9 +735,9 @@ def test_a_folder_in_which_nothing_was_learnt_is_free_for_other_settings(tmp_pat
     assert main(["simulate", str(scans), "--phantom", "heart", *sizes]) == 0
     words = ["train", str(scans), "--out", str(tmp_path / "run"), "--preset", "quick", "-device", "cpu"]
     small = ["--set", "steps=2", "--set", "width=2", "--set", "depth=2"]
-    assert main([*words, *small, "--set", "size=[15, 16]"]) == 2
+    assert main([*words, *small, "--set", "size=[15, 16]"]) == 4
     assert main([*words, *small, "--set", "size=[16, 16]"]) == 0
-    assert main([*words, *small, "--set", "size=[32, 32]"]) == 2
+    assert main([*words, *small, "--set", "size=[32, 32]"]) == 4
     assert "holds a run with size" in capsys.readouterr().err
-    assert main([*words, *small, "--set", "weights.full=-3"]) == 2
+    assert main([*words, *small, "--set", "weights.full=-3"]) == 4
     assert "it is 0 or a positive number" in capsys.readouterr().err

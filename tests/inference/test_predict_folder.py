@@ -111,7 +111,7 @@ def test_bad_images_are_told_one_by_one_when_all_others_are_predicted(tmp_path, 
     (images / "a.nii.gz").write_bytes((images / "a.nii.gz").read_bytes()[:-200])
     voxels[0, 0, 0] = np.nan
     formats.write(images / "c.nii.gz", voxels)
-    assert main(["predict", str(run), "-i", str(images), "-o", str(out), "-device", "cpu"]) == 2
+    assert main(["predict", str(run), "-i", str(images), "-o", str(out), "-device", "cpu"]) == 3
     assert sorted(path.name for path in out.iterdir()) == [
         "b.mixseg.json",
         "b.nii.gz",
@@ -131,7 +131,7 @@ def test_an_image_that_takes_too_much_memory_does_not_keep_the_others_from_being
     for name, width in (("a", 1), ("b", 1e13), ("c", 1)):  # b has 160 million million pixels of 1 mm in a row
         formats.write(tmp_path / "images" / f"{name}.nii.gz", voxels, affine=np.diag([1, width, 1, 1]))
     out = tmp_path / "out"
-    assert main(["predict", str(run), "-i", str(tmp_path / "images"), "-o", str(out), "-device", "cpu"]) == 2
+    assert main(["predict", str(run), "-i", str(tmp_path / "images"), "-o", str(out), "-device", "cpu"]) == 3
     assert sorted(path.name for path in out.glob("*.nii.gz")) == ["a.nii.gz", "c.nii.gz"]
     told, summary = capsys.readouterr().err.splitlines()[-2:]
     assert "b.nii.gz takes more memory than there is: check its voxel size" in told

@@ -117,12 +117,12 @@ def test_a_finished_run_is_trained_longer(files, run):
 
 def test_a_run_with_a_key_that_is_gone_is_not_continued_and_stays_as_it_is(files, capsys):
     before = {path: path.read_bytes() for path in Path("run-3d").rglob("*") if path.is_file()}
-    assert train("run-3d", "config-3d.json") == 2
+    assert train("run-3d", "config-3d.json") == 4
     assert "config-3d.json has average=0.9, and this version knows no average but 0.0" in capsys.readouterr().err
     settings = json.loads(Path("config-3d.json").read_text())
     del settings["average"]
     Path("config-3d.json").write_text(json.dumps(settings))
-    assert train("run-3d", "config-3d.json", "--set", "steps=14") == 2
+    assert train("run-3d", "config-3d.json", "--set", "steps=14") == 4
     assert "run-3d holds a run with average=0.9, which this version cannot continue" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in before} == before
 
@@ -144,7 +144,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(files, capfd):
 
 
 def test_a_run_refuses_the_settings_of_another(files, capsys):
-    assert train("run-2d", "config-2d.json", "--set", "batch.bare=2", "--set", "steps=12") == 2
+    assert train("run-2d", "config-2d.json", "--set", "batch.bare=2", "--set", "steps=12") == 4
     assert "holds a run with batch=" in capsys.readouterr().err
 
 

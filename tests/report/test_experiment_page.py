@@ -184,5 +184,5 @@ def test_the_verb_knows_an_experiment_and_a_folder_of_experiments(copied, capsys
 
 
 def test_a_folder_that_is_neither_a_run_nor_an_experiment_is_one_sentence(tmp_path, capsys):
-    assert main(["report", str(tmp_path)]) == 2
+    assert main(["report", str(tmp_path)]) == 4
     assert "is no run folder" in capsys.readouterr().err

@@ -66,7 +66,7 @@ def test_an_archive_is_unpacked_to_a_folder_named_after_it_and_the_grid(made, tm
 def test_another_grid_or_clip_than_that_of_the_config_is_one_sentence(made, tmp_path, capsys, data, changes, sentence):
     with pytest.raises(SystemExit) as ended:
         start(made, tmp_path, data, **changes)
-    assert ended.value.code == 2
+    assert ended.value.code == 4
     assert sentence in capsys.readouterr().err
 
 
@@ -132,5 +132,5 @@ def test_a_file_that_the_system_refuses_is_one_sentence_here_too(tmp_path, capsy
     long = "x" * 300
     with pytest.raises(SystemExit) as ended:
         main([long, "--data", "arrays", "--split", "splits.json", "--out", str(tmp_path)])
-    assert ended.value.code == 2
+    assert ended.value.code == 4
     assert capsys.readouterr().err == f"{long}: File name too long; name another file or folder.\n"

@@ -82,7 +82,7 @@ def test_parameters_that_no_term_needs_are_no_error_and_a_refusal_ends_both_proc
     assert furthest_apart(tmp_path / "one", tmp_path / "two") < 1e-6
 
     refused = train_with_two(tmp_path / "two", config={**settings, "steps": 4})
-    assert refused.returncode == 2
+    assert refused.returncode == 4
     assert "was trained for 6 steps already" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert "ends as a member" not in refused.stderr
@@ -93,7 +93,7 @@ def test_a_busy_folder_is_told_once_and_as_one_process_tells_it(tmp_path):
         with pytest.raises(MixsegError, match=f"Another process is writing {tmp_path}") as told:
             train(config(), data(), tmp_path, hardware=Hardware("cpu"))
         done = train_with_two(tmp_path)
-    assert done.returncode == 2
+    assert done.returncode == 4
     assert done.stderr == f"BusyError: {told.value}\n"
 
 

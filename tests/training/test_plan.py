@@ -166,7 +166,7 @@ def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_pa
     for preset in ("paper", "quick"):
         unplanned = make_config(preset=preset, dims=2)
         assert planned(extents, {"preset": preset}, tmp_path / "run", hardware) == (unplanned, [])
-    assert main(["train", str(thick), "--out", str(tmp_path / "x"), "--spacing", "1", "1", "1", "--dims", "2"]) == 2
+    assert main(["train", str(thick), "--out", str(tmp_path / "x"), "--spacing", "1", "1", "1", "--dims", "2"]) == 4
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_fold_is_one_of_five_or_of_the_file(thick, tmp_path):
     )
     assert first == second
     assert (
-        main(["inspect", str(thick), "--out", str(tmp_path / "page.html"), "--write-split", f"{tmp_path}/s.json"]) == 2
+        main(["inspect", str(thick), "--out", str(tmp_path / "page.html"), "--write-split", f"{tmp_path}/s.json"]) == 4
     )
 
 

@@ -292,5 +292,5 @@ def test_from_the_command_line(copied, monkeypatch, capsys):
     assert main([*words, *device]) == 0
     assert "With a picture: rounds/report.html" in capsys.readouterr().out
     assert RunFolder(copied / "rounds" / "round-1").config.training.steps == 2
-    assert main(["train", "scans", "--out", "wrong", "--from", "first", *device]) == 2
+    assert main(["train", "scans", "--out", "wrong", "--from", "first", *device]) == 4
     assert "kl-ent takes no proposals" in capsys.readouterr().err

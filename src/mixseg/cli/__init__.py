@@ -9,9 +9,11 @@ from contextlib import redirect_stdout, suppress
 from functools import partial
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 
 from mixseg.core.console import exit_code
-from mixseg.core.errors import BAD_INPUT, MixsegError, did_you_mean
+from mixseg.core.errors import USAGE, UsageError, did_you_mean
+from mixseg.core.messages import Manner
 
 VERBS: dict[str, str] = {
     "doctor": "what this machine offers, and what is known to be slow on it",
@@ -30,10 +32,36 @@ VERBS: dict[str, str] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; return the exit code: 0 done, 2 something for the user to mend, 130 or 143 interrupted."""
+    """Run one verb; return the exit code: see ``core.errors``."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    verb = [word for word in words if word != "--debug"]
-    return exit_code(lambda: _call(verb), debug="--debug" in words)
+    try:
+        verb, manner, debug = _manner(words)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return USAGE
+    return exit_code(lambda: _call(verb), debug=debug, manner=manner)
+
+
+def _manner(words: Sequence[str]) -> tuple[list[str], Manner, bool]:
+    """The words without those that every verb understands, wherever they stand; what these say; and ``--debug``."""
+    rest: list[str] = []
+    given = iter(words)
+    json, debug, log, verbosity = False, False, None, 0
+    for word in given:
+        if word == "--log" or word.startswith("--log="):
+            file = word.partition("=")[2] if "=" in word else next(given, "")
+            if not file:
+                raise UsageError("--log has no value: name the file to add to.")
+            log = Path(file)
+        elif word in ("-q", "--quiet", "-v", "--verbose"):
+            verbosity = -1 if "q" in word else 1
+        elif word == "--json":
+            json = True
+        elif word == "--debug":
+            debug = True
+        else:
+            rest.append(word)
+    return rest, Manner(json, log, verbosity), debug
 
 
 def _call(words: list[str]) -> int:
@@ -47,14 +75,14 @@ def _call(words: list[str]) -> int:
         return 0
     name, *rest = words
     if name not in VERBS:
-        raise MixsegError(f"mixseg has no verb {name!r}: {did_you_mean(name, VERBS)}")
+        raise UsageError(f"mixseg has no verb {name!r}: {did_you_mean(name, VERBS)}")
     import tyro
 
     verb = partial(tyro.cli, verb_of(name), prog=f"mixseg {name}", config=(tyro.conf.FlagCreatePairsOff,))
     try:
         return int(verb(args=rest) or 0)
     except SystemExit as exit_:
-        if exit_.code == BAD_INPUT:
+        if exit_.code == USAGE:
             _hint(verb, rest)
         raise
 
@@ -94,6 +122,12 @@ def overview() -> str:
             "verbs, each with its own --help:",
             *lines,
             "",
-            "--version prints the version; --debug, anywhere, shows the traceback of an error.",
+            "every verb also takes",
+            "  --json      one JSON object a scan or result on standard output, all else on standard error",
+            "  --log FILE  add everything that is said to a file, with the time",
+            "  -q, -v      say less: results, warnings and errors alone; say more",
+            "  --debug     show the traceback of an error",
+            "and ends with 0 done, 1 an error of mixseg itself, 2 flags that make no sense, 3 some of several failed,",
+            "4 input that was refused, 130 or 143 interrupted. --version prints the version.",
         )
     )

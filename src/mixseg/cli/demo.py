@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mixseg.cli.flags import Output
+from mixseg.core.messages import say
 
 PATIENTS = {"patients": 30, "val": 4, "test": 8}
 """18 patients are left to train on: 3 with full masks, 15 with a few labelled pixels a slice."""
@@ -21,15 +22,16 @@ def demo(*, out: Output = Path("demo")) -> None:
     Args:
         out: The folder for everything that is made.
     """
-    from mixseg.cli.printing import print_table
+    from mixseg.cli.printing import emit_table, print_table
     from mixseg.report.comparison import comparison_rows, write_comparison
 
     runs = _train(_make_scans(out / "scans"), out)
     head, *rows = comparison_rows(runs)
     page = write_comparison(runs, out / "report.html")
-    print("\nLeft ventricle of the test patients:")
+    say("\nLeft ventricle of the test patients:")
     print_table(rows, head)
-    print(f"\nCompared, with pictures: {page}")
+    emit_table(rows, head)
+    say(f"\nCompared, with pictures: {page}")
 
 
 def _make_scans(folder: Path) -> Path:
@@ -39,7 +41,7 @@ def _make_scans(folder: Path) -> Path:
     if not (folder / "dataset.json").exists():
         recipe = Recipe(partial="erosion-3x3", keep_full=3)
         simulate_phantom(folder, recipe, kind="heart", size=64, seed=0, **PATIENTS)
-    print(f"{folder}: heart scans made by formula; 3 patients outlined, 15 with a few labelled pixels a slice")
+    say(f"{folder}: heart scans made by formula; 3 patients outlined, 15 with a few labelled pixels a slice")
     return folder
 
 
@@ -51,7 +53,7 @@ def _train(scans: Path, out: Path) -> list[Path]:
 
     runs = [out / method for method in METHODS]
     for method, run in zip(METHODS, runs, strict=True):
-        print(f"\n{method}: training")
+        say(f"\n{method}: training")
         train_folder(scans, run, settings={**SETTINGS, "method": method}, hardware=Hardware("cpu"), test=True)
         write_report(run)
     return runs

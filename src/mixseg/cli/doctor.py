@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from mixseg.core.messages import result
+
 LIBRARIES = ("lightning-fabric", "numpy", "scipy", "scikit-image", "nibabel", "SimpleITK", "h5py", "matplotlib", "tyro")
 EXTRAS = {
     "tensorboard": "curves in TensorBoard",
@@ -71,7 +73,9 @@ def doctor() -> None:
     from mixseg.cli.printing import print_list, print_table
 
     machine = examine()
-    print_table([*_software(), *_hardware(machine)])
+    found = [*_software(), *_hardware(machine)]
+    print_table(found)
+    result({**dict(found), "remarks": remarks(machine)})
     print_list(remarks(machine), "Good to know:")
 
 

@@ -10,6 +10,7 @@ from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, Input, Labels, Layout, Output
 from mixseg.core.errors import MixsegError
+from mixseg.core.messages import result, say
 
 if TYPE_CHECKING:
     from mixseg.core.types import Case
@@ -46,8 +47,10 @@ def evaluate(
     found = score(input, _references(references, dataset, labels), flags=labels)
     head, *rows = found.table()
     print_table(rows, head)
+    for row in found.rows:
+        result({name: value for name, value in vars(row).items() if name != "counts"})
     print_list(found.remarks(), "Remarks:")
-    print("\nWritten: " + ", ".join(str(path) for path in found.write(out)))
+    say("\nWritten: " + ", ".join(str(path) for path in found.write(out)))
 
 
 def _references(folder: Path, dataset: str | None, labels: Labels) -> Path | Sequence[Case]:
@@ -58,4 +61,4 @@ def _references(folder: Path, dataset: str | None, labels: Labels) -> Path | Seq
         raise MixsegError(f"{folder} is no folder: give the folder of reference masks, or a dataset.")
     if dataset is None and any(formats.suffix(path) for path in folder.iterdir()):
         return folder
-    return load(folder, dataset, labels, print)
+    return load(folder, dataset, labels, say)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, Device, File, Labels, Settings
-from mixseg.core.errors import MixsegError
+from mixseg.core.errors import SOME_FAILED, UsageError
+from mixseg.core.messages import result, say
 
 if TYPE_CHECKING:
     from mixseg.experiments.executors.base import Place
     from mixseg.experiments.planner import Request
 
-FAILED = 1
 Numbers = Annotated[tuple[int, ...] | None, conf.arg(metavar="N [N ...]", help_behavior_hint="")]
 Names = Annotated[tuple[str, ...] | None, conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")]
 
@@ -51,7 +51,7 @@ class PartFlags:
 
         for flag, values in (("--seeds", self.seeds), ("--sets", self.sets), ("--methods", self.methods)):
             if values == ():
-                raise MixsegError(f"{flag} has no value: give at least one, or leave {flag} out.")
+                raise UsageError(f"{flag} has no value: give at least one, or leave {flag} out.")
         settings = config_settings(self.settings)
         if self.split is not None:
             settings["split"] = str(self.split.resolve())
@@ -83,12 +83,12 @@ class PlaceFlags:
         from mixseg.experiments.executors.base import Place
 
         if self.workers is not None and self.workers < 1:
-            raise MixsegError(f"--workers is {self.workers}: give at least one.")
+            raise UsageError(f"--workers is {self.workers}: give at least one.")
         # submitit-local tries what SLURM would get, whatever its options.
         if self.slurm and self.on not in ("slurm", "submitit-local"):
-            raise MixsegError(f"--slurm says nothing to --on {self.on}: add --on slurm, or leave --slurm out.")
+            raise UsageError(f"--slurm says nothing to --on {self.on}: add --on slurm, or leave --slurm out.")
         if self.ray_address and self.on != "ray":
-            raise MixsegError(f"--ray-address says nothing to --on {self.on}: add --on ray, or leave it out.")
+            raise UsageError(f"--ray-address says nothing to --on {self.on}: add --on ray, or leave it out.")
         slurm = parse(self.slurm, "--slurm", such_as="partition=gpu")
         return Place(out.resolve(), self.device, self.workers, self.ray_address, slurm)
 
@@ -150,11 +150,11 @@ def experiment(
     if before and (hidden := left_out(before, read_plan(folder))):
         what = "1 run" if hidden == 1 else f"{hidden} runs"
         verbs = "is not in this one and stays" if hidden == 1 else "are not in this one and stay"
-        print(f"\n{what} of the table that was here before {verbs} in {out / RUNS}: ask for all to see them together.")
+        say(f"\n{what} of the table that was here before {verbs} in {out / RUNS}: ask for all to see them together.")
     if board is None or not board.sentences:
         return 0
     print_list([f"{run}: {sentence}" for run, sentence in board.sentences.items()], "Failed:")
-    return FAILED
+    return SOME_FAILED
 
 
 def _print_names() -> None:
@@ -162,13 +162,15 @@ def _print_names() -> None:
     from mixseg.cli.printing import print_table
     from mixseg.experiments.paper import EXPERIMENTS
 
-    print("mixseg experiment NAME --dataset phantom|FOLDER, where NAME is one of\n")
+    say("mixseg experiment NAME --dataset phantom|FOLDER, where NAME is one of\n")
     print_table([(each.name, f"{each.title}: {each.about}") for each in EXPERIMENTS.values()])
+    for each in EXPERIMENTS.values():
+        result({"name": each.name, "title": each.title, "about": each.about})
 
 
 def _print_results(folder: Path) -> None:
     """The table of what was found; the page about it."""
-    from mixseg.cli.printing import print_table
+    from mixseg.cli.printing import emit_table, print_table
     from mixseg.report.experiment.report import write_experiment
     from mixseg.report.experiment.results import read_results
     from mixseg.report.experiment.tables import score_table
@@ -177,7 +179,8 @@ def _print_results(folder: Path) -> None:
     results = read_results(folder)
     table = complexity_table(results) if results.plan.measured else score_table(results)
     for group in table.groups:
-        print()
+        say("")
         print_table(group.lines, table.head, title=group.heading)
-    print(f"\n{table.reading}")
-    print(f"\nWith figures and tests: {write_experiment(folder)}")
+        emit_table(group.lines, table.head, group=group.heading)
+    say(f"\n{table.reading}")
+    say(f"\nWith figures and tests: {write_experiment(folder)}")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, File, Folder, Labels, Layout
-from mixseg.core.errors import MixsegError
+from mixseg.core.errors import SOME_FAILED, MixsegError, UsageError
+from mixseg.core.messages import say
 
 if TYPE_CHECKING:
     from mixseg.report.inspection import Inspection
@@ -49,21 +50,21 @@ def inspect(
     from mixseg.report.inspection import inspect as look_at
 
     if folds and write_split is None:
-        raise MixsegError(f"--folds {folds} asks for a split: say with --write-split FILE where it is to be written.")
+        raise UsageError(f"--folds {folds} asks for a split: say with --write-split FILE where it is to be written.")
     found = look_at(folder, dataset=dataset, flags=labels, previews=previews)
     print_table(found.summary())
     head, *rows = found.class_table()
     if rows:
-        print()
+        say("")
         print_table(rows, head)
     print_list(found.meanings, "What the label ids mean:")
     print_list(found.oddities, "Worth a second look:")
     print_list(found.problems, "Bad files:")
     page = write_page(found, out or Path(f"inspect-{folder.resolve().name}.html"))
-    print(f"\nPictures: {page}")
+    say(f"\nPictures: {page}")
     if write_split is not None:
-        print(f"Split: {_split_written(write_split, found, folds)}")
-    return 2 if found.problems else 0
+        say(f"Split: {_split_written(write_split, found, folds)}")
+    return SOME_FAILED if found.problems else 0
 
 
 def _split_written(path: Path, found: Inspection, folds: int) -> str:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixseg.core.errors import listed
+from mixseg.core.messages import say
 from mixseg.core.progress import duration
 from mixseg.experiments.plan import Cell
 from mixseg.experiments.scheduler import Board
@@ -53,10 +54,10 @@ class LiveTable:
         self.before = dict(board.standing)
         for name, standing in changed.items():
             if standing in ("done", "failed") and not first:
-                print(f"{name}: {standing}{_reason(board, name)}")
+                say(f"{name}: {standing}{_reason(board, name)}")
         due = time.monotonic() - self.last_line > LINE_EVERY_SECONDS
         if first or due or any(standing in ("done", "failed", "running") for standing in changed.values()):
-            print(summary(board))
+            say(summary(board))
             sys.stdout.flush()
             self.last_line = time.monotonic()
 

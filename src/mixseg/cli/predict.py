@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from tyro import conf
 
 from mixseg.cli.flags import Branch, Device, Input, Output, Run
+from mixseg.core.messages import say
 
 
 def predict(
@@ -56,4 +57,4 @@ def predict(
         overwrite=overwrite,
         device=device,
     )
-    print(f"Written: {out}")
+    say(f"Written: {out}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, Folder, Labels, Layout, LongSide, Spacing, Target, first_given
-from mixseg.core.errors import MixsegError, known
+from mixseg.core.errors import UsageError, known
+from mixseg.core.messages import result, say
 
 if TYPE_CHECKING:
     from mixseg.core.types import Case
@@ -70,17 +71,17 @@ def prepare(
 
     packed = folder.is_file()
     if packed and (pack or cases):
-        raise MixsegError(f"{folder} is packed already: leave --pack and --cases out to unpack it.")
+        raise UsageError(f"{folder} is packed already: leave --pack and --cases out to unpack it.")
     if plan and (packed or pack):
-        raise MixsegError("A plan is made from the files of scans, for arrays: leave --plan or --pack out.")
+        raise UsageError("A plan is made from the files of scans, for arrays: leave --plan or --pack out.")
     named: dict[str, Any] = {"dims": dims, "size": size, "spacing": spacing, "long_side": long_side}
     if pack:
         _refuse_unpacked({**named, "target": target or None, "partial": None if partial == "drawn" else partial})
     for_slices = first_given({key: named[key] for key in ("size", "long_side")})
     if dims == 3 and for_slices:
-        raise MixsegError(f"{for_slices} is for slices: leave it out, or give --dims 2.")
+        raise UsageError(f"{for_slices} is for slices: leave it out, or give --dims 2.")
     grid = {key: value for key, value in named.items() if value is not None}
-    chosen = [] if packed else _chosen(load(folder, dataset, labels, print), cases)
+    chosen = [] if packed else _chosen(load(folder, dataset, labels, say), cases)
     grid = _planned(chosen, grid) if plan else grid
     options = PrepareOptions(**grid, target=target or None, partial=partial, seed=seed, clip=clip)
     _write(chosen or folder, out, options, pack=pack, workers=workers)
@@ -89,7 +90,7 @@ def prepare(
 def _refuse_unpacked(options: dict[str, Any]) -> None:
     """Nothing, or one sentence about an option that an archive does not follow: it holds all that the scans have."""
     if flag := first_given(options):
-        raise MixsegError(
+        raise UsageError(
             f"An archive holds the scans as they are, with all their labels: give {flag} where it is unpacked or "
             "trained on, or leave --pack out."
         )
@@ -111,7 +112,8 @@ def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack
         remarks = write_arrays(scans, out, options, workers=workers).remarks()
     print_list(remarks, "Worth a second look:")
     files = [out] if out.is_file() else [path for path in out.iterdir() if path.is_file()]
-    print(f"Written: {out} ({sum(path.stat().st_size for path in files) / 1e6:.1f} MB)")
+    result({"written": out, "remarks": remarks})
+    say(f"Written: {out} ({sum(path.stat().st_size for path in files) / 1e6:.1f} MB)")
 
 
 def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +123,7 @@ def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
     from mixseg.training.plan.settings import plan_for
 
     plan = plan_for([extent_of(case) for case in cases], given, Hardware())
-    print(plan.told())
+    say(plan.told())
     return {**{key: value for key, value in plan.settings.items() if key not in ("patch", "batch")}, **given}
 
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mixseg.core.messages import machine_readable, result, say
+
 PLAIN_WIDTH = 160
 """Where the output is a file: wide enough that no sentence is broken."""
 
@@ -34,12 +36,18 @@ def print_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), *, titl
     for row in rows:
         # As Text: a name such as [LV] is not markup.
         table.add_row(*(Text(cell) for cell in row))
-    _console().print(table)
+    if not machine_readable():  # standard output has results alone
+        _console().print(table)
+
+
+def emit_table(rows: Iterable[Sequence[str]], head: Sequence[str], **more: object) -> None:
+    """Each row of a table as one result, its cells by the names of their columns."""
+    for row in rows:
+        result({**more, **dict(zip(head, row, strict=True))})
 
 
 def print_list(sentences: Iterable[str], title: str) -> None:
     """Sentences under a title, each on a line of its own however long it is; nothing without any."""
     sentences = list(sentences)
     if sentences:
-        print(f"\n{title}")
-        print("\n".join(f"  - {sentence}" for sentence in sentences))
+        say(f"\n{title}", *(f"  - {sentence}" for sentence in sentences))

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from tyro import conf
 
-from mixseg.core.errors import MixsegError
+from mixseg.core.errors import UsageError
+from mixseg.core.messages import result, say
 
 
 def report(
@@ -31,19 +32,21 @@ def report(
         runs: A run folder, or several; the folder of an experiment, or one that holds several experiments.
         out: The page; if not given, report.html in the folder, or of several runs comparison.html beside the first.
     """
-    from mixseg.cli.printing import print_table
+    from mixseg.cli.printing import emit_table, print_table
     from mixseg.report.comparison import comparison_rows, write_comparison
     from mixseg.report.run_report import write_report
 
     if not runs:
-        raise MixsegError("Name a run folder to report on: the --out of a training.")
+        raise UsageError("Name a run folder to report on: the --out of a training.")
     if len(runs) == 1:
         if not _report_experiments(runs[0], out):
-            print(f"Written: {write_report(runs[0], out)}")
+            _written(write_report(runs[0], out))
         return
     head, *rows = comparison_rows(runs)
     print_table(rows, head)
-    print(f"\nWritten: {write_comparison(runs, out or runs[0].parent / 'comparison.html')}")
+    emit_table(rows, head)
+    say("")
+    _written(write_comparison(runs, out or runs[0].parent / "comparison.html"))
 
 
 def _report_experiments(folder: Path, out: Path | None) -> bool:
@@ -52,9 +55,14 @@ def _report_experiments(folder: Path, out: Path | None) -> bool:
 
     found = [folder] if is_experiment(folder) else experiments_in(folder)
     if out is not None and len(found) > 1:
-        raise MixsegError(f"{folder} holds {len(found)} experiments, each with its own page: name one, or no --out.")
+        raise UsageError(f"{folder} holds {len(found)} experiments, each with its own page: name one, or no --out.")
     if found:
         from mixseg.report.experiment.report import write_experiment
     for experiment in found:
-        print(f"Written: {write_experiment(experiment, out)}")
+        _written(write_experiment(experiment, out))
     return bool(found)
+
+
+def _written(page: Path) -> None:
+    result({"written": page})
+    say(f"Written: {page}")

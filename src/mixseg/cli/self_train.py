@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, PLAINLY, Device, Folder, Labels, Layout, Output, Settings, Training
+from mixseg.core.messages import say
 
 
 def self_train(
@@ -42,7 +43,7 @@ def self_train(
         training: How to train.
         test: Score the test scans too, in every round.
     """
-    from mixseg.cli.printing import print_table
+    from mixseg.cli.printing import emit_table, print_table
     from mixseg.cli.settings import config_settings
     from mixseg.report.self_training import write_rounds
     from mixseg.runs.device import Hardware
@@ -62,6 +63,7 @@ def self_train(
     )
     (head, *rows), page = write_rounds(runs, out)
     if rows[0][0] != "0":
-        print(f"{source}, round 0, was not scored on these scans and is left out: train it again with --test first.")
+        say(f"{source}, round 0, was not scored on these scans and is left out: train it again with --test first.")
     print_table(rows, head)
-    print(f"\nWith a picture: {page}")
+    emit_table(rows, head)
+    say(f"\nWith a picture: {page}")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from mixseg.core.errors import MixsegError
+from mixseg.core.errors import UsageError
 from mixseg.runs.typed_json import merged
 
 
@@ -23,7 +23,7 @@ def parse(assignments: Iterable[str], flag: str = "--set", *, such_as: str = "ba
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not all(key.split(".")):
-            raise MixsegError(f"{flag} {assignment} is no setting: write key=value, such as {flag} {such_as}.")
+            raise UsageError(f"{flag} {assignment} is no setting: write key=value, such as {flag} {such_as}.")
         settings = merged(settings, _nested(key.split("."), _value(text)))
     return settings
 

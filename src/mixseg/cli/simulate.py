@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, File, Labels, Layout, Target, first_given
-from mixseg.core.errors import MixsegError
+from mixseg.core.errors import UsageError
+from mixseg.core.messages import result, say
 
 if TYPE_CHECKING:
     from mixseg.core.types import Case
@@ -64,7 +65,7 @@ def simulate(
     from mixseg.datasets.simulate import simulate as write
 
     if (source is None) == (phantom is None):
-        raise MixsegError("Say where the scans come from: either --from FOLDER or --phantom heart (or atrium).")
+        raise UsageError("Say where the scans come from: either --from FOLDER or --phantom heart (or atrium).")
     of_phantom = {"patients": patients, "val": val, "test": test, "size": size}
     if phantom is None:
         _refuse_useless("--from", of_phantom)
@@ -77,13 +78,14 @@ def simulate(
     elif source is not None:
         cases = load(source, dataset, labels, print)
         write(cases, out, recipe, split=_split_of(source, cases, split, dataset))
-    print(f"Written: {out}\nLook at it:", shlex.join(["mixseg", "inspect", str(out)]))
+    result({"written": out})
+    say(f"Written: {out}", f"Look at it: {shlex.join(['mixseg', 'inspect', str(out)])}")
 
 
 def _refuse_useless(where: str, options: dict[str, Any]) -> None:
     """Nothing, or one sentence about an option that has no meaning for scans from there."""
     if flag := first_given(options):
-        raise MixsegError(f"{flag} says nothing to {where}: leave it out.")
+        raise UsageError(f"{flag} says nothing to {where}: leave it out.")
 
 
 def _split_of(source: Path, cases: Sequence[Case], path: Path | None, dataset: str | None) -> Split | None:
@@ -95,5 +97,5 @@ def _split_of(source: Path, cases: Sequence[Case], path: Path | None, dataset: s
     if path is None:
         return None
     split = read_whole_split(path, cases, dataset=dataset or recognise(source))
-    print(f"Split: {path}, whose {len(split.val)} val and {len(split.test)} test patients keep their full masks.")
+    say(f"Split: {path}, whose {len(split.val)} val and {len(split.test)} test patients keep their full masks.")
     return split

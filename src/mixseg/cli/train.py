@@ -23,6 +23,7 @@ from mixseg.cli.flags import (
     Source,
     Training,
 )
+from mixseg.core.messages import result, say
 
 if TYPE_CHECKING:
     from mixseg.runs.folder import RunFolder
@@ -93,8 +94,8 @@ def train(
     run = train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
     _print_scores(run)
     done = f"{out} is finished already; more steps (--set steps=N) train it longer."
-    print(done if run.finished == before else f"Finished: {out}")
-    print("A page about it:", shlex.join(["mixseg", "report", str(out)]))
+    say(done if run.finished == before else f"Finished: {out}")
+    say(f"A page about it: {shlex.join(['mixseg', 'report', str(out)])}")
 
 
 def _print_scores(run: RunFolder) -> None:
@@ -103,10 +104,12 @@ def _print_scores(run: RunFolder) -> None:
     from mixseg.evaluation.scores import branch_name, table
 
     entries = [entry for entry in (run.finished or {})["summary"] if entry["checkpoint"] == "last"]
+    for entry in entries:
+        result({"run": run.path, **entry})
     branches = [entry["branch"] for entry in entries]  # the answer comes first, and a teacher is called top
     shown = [entry for entry in entries if entry["branch"] in (branches[0], "top")]
     if shown:
         head, *rows = table([{**entry, "branch": branch_name(entry["branch"], branches)} for entry in shown])
-        print("\nScores on the training grid:")
+        say("\nScores on the training grid:")
         print_table(rows, head)
-        print()
+        say("")

@@ -9,33 +9,52 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from io import TextIOWrapper
 
-from mixseg.core.errors import BAD_INPUT, GO_ON, INTERRUPTED, TERMINATED, MixsegError, Terminated
+from mixseg.core.errors import (
+    DONE,
+    GO_ON,
+    INTERNAL,
+    INTERRUPTED,
+    REFUSED,
+    TERMINATED,
+    MixsegError,
+    Terminated,
+)
+from mixseg.core.messages import Manner, log, result, speaking
 from mixseg.core.signals import terminable
 
 
-def exit_code(command: Callable[[], int | None], *, debug: bool = False) -> int:
-    """Run ``command``; what the process ends with: 0 done, 2 something for the user to mend, 130 or 143 interrupted.
+def exit_code(command: Callable[[], int | None], *, debug: bool = False, manner: Manner | None = None) -> int:
+    """Run ``command``; what the process ends with: see ``core.errors``.
 
-    SIGTERM is an interrupt, too. What the user can mend is a sentence on standard error, and with ``debug`` alone a
-    traceback.
+    SIGTERM is an interrupt, too. An error is a sentence on standard error, and with ``debug`` alone a traceback.
     """
-    with _unread(), terminable():
+    with _unread(), terminable(), speaking(manner or Manner()):
         try:
-            return command() or 0
-        except (MixsegError, KeyboardInterrupt, OSError) as error:
-            if debug or (isinstance(error, OSError) and error.filename is None):
+            return command() or DONE
+        except (KeyboardInterrupt, Exception) as error:
+            if debug:
                 raise
-            code, sentence = _told(error)
-            print(sentence, file=sys.stderr)
+            code, sentence = _described(error)
+            if code == INTERNAL:
+                log.debug("where it failed:", exc_info=error)
+            log.error(sentence)
+            if isinstance(error, MixsegError):
+                result({"error": error.code, "message": sentence, **error.fields})
             return code
 
 
-def _told(error: MixsegError | KeyboardInterrupt | OSError) -> tuple[int, str]:
+def _described(error: BaseException) -> tuple[int, str]:
+    """The exit code and the sentence of an error."""
+    if isinstance(error, MixsegError):
+        return error.exit_code, str(error)
     if isinstance(error, KeyboardInterrupt):
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED, str(error) or GO_ON
-    if isinstance(error, OSError):
-        return BAD_INPUT, f"{error.filename}: {error.strerror}; name another file or folder."
-    return BAD_INPUT, str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return REFUSED, f"{error.filename}: {error.strerror}; name another file or folder."
+    return INTERNAL, (
+        f"mixseg itself failed ({type(error).__name__}: {error}): run the command again with --debug, and "
+        "report what it shows."
+    )
 
 
 LEFT = (errno.EPIPE, errno.EIO)

@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
-BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
-"""Exit codes: something for the user to mend; an interrupt; one by SIGTERM."""
+DONE, INTERNAL, USAGE, SOME_FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
+"""Exit codes: all is done; an error of ours; flags that make no sense; some of several failed; input that was refused;
+an interrupt; one by SIGTERM."""
 GO_ON = "stopped; run the same command to continue"
 """What an interrupt says that has nothing better to say."""
 
@@ -16,7 +17,31 @@ MANY = 20
 
 
 class MixsegError(Exception):
-    """Something the user can mend. The command line prints it without a traceback and exits with 2."""
+    """Something the user can mend. The command line prints it without a traceback.
+
+    Attributes:
+        code: Of this kind of error, for programs; sentences may change, it does not.
+        fields: What the sentence is about, such as the file.
+        exit_code: What the process ends with.
+    """
+
+    exit_code = REFUSED
+
+    def __init__(self, sentence: str, code: str = "", **fields: object) -> None:
+        super().__init__(sentence)
+        self.code, self.fields = code, fields
+
+
+class UsageError(MixsegError):
+    """A verb, a flag or a combination of them that makes no sense."""
+
+    exit_code = USAGE
+
+
+class SomeFailedError(MixsegError):
+    """Of several scans or runs some failed; the others are done."""
+
+    exit_code = SOME_FAILED
 
 
 class Terminated(KeyboardInterrupt):

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
+from mixseg.core.messages import quiet, show_progress
+
 LINE_EVERY_SECONDS = 15.0
 
 T = TypeVar("T")
@@ -32,7 +34,7 @@ class Progress:
     ) -> None:
         self.label, self.total, self.done, self.first = label, total, done, done
         self.stream = stream or sys.stderr
-        self.silent = silent
+        self.silent = silent or quiet()
         self.started = self.last_line = time.monotonic()
         self.text = ""
         self.bar: Any = None
@@ -78,8 +80,16 @@ class Progress:
         """Print a sentence without tearing the bar."""
         if self.bar is not None:
             self.bar.console.print(sentence, highlight=False, markup=False)
+            show_progress(sentence, shown=True)
         elif not self.silent:
-            print(sentence, file=self.stream, flush=True)
+            self._show(sentence)
+
+    def _show(self, line: str) -> None:
+        """Through the log, so that a file has it too; a stream that was asked for gets it by itself."""
+        if self.stream is sys.stderr:
+            show_progress(line)
+        else:
+            print(line, file=self.stream, flush=True)
 
     def _line(self) -> None:
         self.last_line = time.monotonic()
@@ -88,7 +98,7 @@ class Progress:
         left = f"{duration(elapsed / fresh * (self.total - self.done))} left" if fresh else "time left unknown"
         when = left if self.done < self.total else f"took {duration(elapsed)}"
         text = f"  {self.text}" if self.text else ""
-        print(f"{self.label}: {self.done}/{self.total}, {when}{text}", file=self.stream, flush=True)
+        self._show(f"{self.label}: {self.done}/{self.total}, {when}{text}")
 
 
 def track(items: Iterable[T], label: str, *, total: int) -> Iterator[T]:

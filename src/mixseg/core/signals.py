@@ -73,6 +73,8 @@ class Interrupts:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.busy and self.waiting is None:
             self.waiting = number
+            # Unbuffered: the signal may have come in the midst of a print.
+            os.write(2, b"\nEnding once the step that is being taken is done; once more ends at once.\n")
         else:
             self._hand_on(number)
 

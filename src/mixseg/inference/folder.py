@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.core.errors import MixsegError, lacks_memory, listed
+from mixseg.core.errors import MixsegError, SomeFailedError, lacks_memory, listed
 from mixseg.core.files import check_name, sweep, write_json
 from mixseg.core.progress import Progress
 from mixseg.core.types import CLASSES, ENTROPY, PROBABILITY, Branch, Case, Device
@@ -116,7 +116,7 @@ def _refuse_unless_all(bad: Sequence[str], cases: Sequence[Case]) -> None:
     """Nothing, or the sentences about images that could not be predicted."""
     if bad:
         done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
-        raise MixsegError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
+        raise SomeFailedError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``mixseg VERB ...``: a verb is a function whose signature is its command line; this file finds and calls it."""
+"""One file a verb: its signature is its command line."""
 
 from __future__ import annotations
 

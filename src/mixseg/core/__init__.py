@@ -1,1 +1,1 @@
-"""Nouns and plumbing that every room shares, with nothing heavier than numpy."""
+"""Nouns and plumbing: types, errors, messages, atomic files, progress, signals, workers; numpy is the heaviest."""

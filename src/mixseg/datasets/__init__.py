@@ -1,4 +1,4 @@
-"""Folders as people have them -> cases: ``load(folder)`` recognises the layout and says what the labels mean.
+"""Folders on disk -> cases: file formats, layouts, what labels mean, splits, the phantom.
 
 To add a layout, write a module with ``cases`` and ``fits`` and add a row here.
 """

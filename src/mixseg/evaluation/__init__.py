@@ -1,1 +1,1 @@
-"""Label maps against reference masks: metrics, tables of scores, files paired by name. No torch."""
+"""Label maps against reference masks: metrics, tables of scores, files paired by name."""

@@ -1,4 +1,4 @@
-"""Networks by name: image -> logits of one or several branches, the same contract in 2D and 3D."""
+"""Image -> logits of one or several branches, the same contract in 2D and 3D."""
 
 from __future__ import annotations
 

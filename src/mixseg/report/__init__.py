@@ -1,1 +1,1 @@
-"""Pages for people: what a folder of scans holds, how a run went. The home of matplotlib."""
+"""Pages and figures about runs, experiments and folders of scans."""

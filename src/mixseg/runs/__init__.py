@@ -1,1 +1,1 @@
-"""A run on disk: its config, its folder, its checkpoints and log, and the device that it computes on."""
+"""A run on disk: config, folder, checkpoints, log, provenance, and the device it computes on."""

@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "concepts" / "architecture.md"
 PICTURE = ROOT / "docs" / "pictures" / "architecture.svg"
 BEGIN, END = "<!-- rooms: made by `python benchmarks/architecture_page.py` -->", "<!-- end of rooms -->"
 
-LEFT, TOP, WIDTH, HEIGHT, STEP = 20, 20, 620, 40, 58
+LEFT, TOP, WIDTH, HEIGHT, STEP = 20, 20, 760, 40, 58
 INK, PAPER, BOX, LINE, QUIET = "#1b2733", "#ffffff", "#eef3f7", "#3f6f9f", "#5b6b7a"
 
 
@@ -67,9 +67,9 @@ def drawing() -> str:
     y = {name: TOP + STEP * place for place, name in enumerate(names)}
     height = TOP + STEP * len(names)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {height}" role="img" font-family="sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 920 {height}" role="img" font-family="sans-serif">',
         "<title>The rooms of mixseg, and which imports which</title>",
-        f'<rect width="900" height="{height}" fill="{PAPER}"/>',
+        f'<rect width="920" height="{height}" fill="{PAPER}"/>',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         f'<path d="M0 0L8 4L0 8z" fill="{LINE}"/></marker></defs>',
     ]

@@ -1,1 +1,1 @@
-"""Nouns and plumbing: types, errors, messages, atomic files, progress, signals, workers; numpy is the heaviest."""
+"""Nouns and plumbing: types, errors, messages, atomic files, progress, signals; numpy at most."""

@@ -10,9 +10,9 @@ import torch
 
 from mixseg.core.types import IGNORE
 from mixseg.data.scan import Scan
+from mixseg.data.supervision import Data
 from mixseg.runs.config import make_config
 from mixseg.runs.log import read_log
-from mixseg.training.train import Data
 
 CLASSES = ("background", "disc")
 

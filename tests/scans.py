@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from mixseg.core.types import IGNORE, Case, Source
+from mixseg.data.scan import Header
 from mixseg.datasets import formats
 
 CLASSES = ("background", "RV", "Myo", "LV")
@@ -51,3 +52,12 @@ def write_cases(folder: Path, patients: int, **options):
     return [
         write_case(folder, f"p{number:02}", frame, **options) for number in range(patients) for frame in ("01", "09")
     ]
+
+
+def header(shape, spacing, spacing_known=True, **others):
+    """What is known of a scan of this shape with voxels of this size."""
+    affine = tuple(map(tuple, np.diag([*spacing, 1.0]).tolist()))
+    known = {"id": "c", "patient": "c", "frame": "", "classes": (), "annotated": None, "split": "", "channels": 1}
+    there = {"source": "c", "has_full": False, "has_drawn": False, "fingerprint": ""}
+    place = {"shape": shape, "affine": affine, "spacing": spacing, "spacing_known": spacing_known}
+    return Header(**{**known, **place, **there, **others})

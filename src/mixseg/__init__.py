@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mixseg.core.errors import MixsegError
-    from mixseg.data.arrays import ArrayScan, scan
+    from mixseg.data.arrays import scan
+    from mixseg.data.scan import Native
     from mixseg.inference.model import Model, load, predict
     from mixseg.training.arrays import train
 
 __version__ = "0.1.0"
-__all__ = ["ArrayScan", "MixsegError", "Model", "__version__", "load", "predict", "scan", "train"]
+__all__ = ["MixsegError", "Model", "Native", "__version__", "load", "predict", "scan", "train"]
 
 HOMES = {
-    "ArrayScan": "mixseg.data.arrays",
     "MixsegError": "mixseg.core.errors",
     "Model": "mixseg.inference.model",
+    "Native": "mixseg.data.scan",
     "load": "mixseg.inference.model",
     "predict": "mixseg.inference.model",
     "scan": "mixseg.data.arrays",

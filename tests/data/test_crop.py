@@ -9,14 +9,22 @@ from hypothesis import strategies as st
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE
-from mixseg.data.crop import centred, cut_off, kept_part, uncut
-from mixseg.data.native import Header
-from mixseg.data.prepare.build import bare_scan, lay_out
-from mixseg.data.prepare.files import PrepareOptions, prepare, read_header, read_native
-from mixseg.data.resample import probabilities_to_source, resize_linear, resize_masks, to_slices, to_source
+from mixseg.data.prepare.build import lay_out
+from mixseg.data.prepare.files import PrepareOptions, prepare, read_header
+from mixseg.data.resample import (
+    centred,
+    cut_off,
+    kept_part,
+    probabilities_to_source,
+    resize_linear,
+    resize_masks,
+    to_slices,
+    to_source,
+    uncut,
+)
 from mixseg.datasets import formats
 from mixseg.evaluation.metrics import dice
-from scans import write_case
+from scans import header, write_case
 
 sides = st.integers(1, 30)
 quiet = settings(deadline=None, derandomize=True, max_examples=80)
@@ -136,8 +144,9 @@ def ellipses(shape, spacing):
 )
 def test_shapes_come_back_to_their_own_grid_without_a_shift(shape, spacing, target):
     mask = ellipses(shape, spacing)
-    header = Header("c", "c", "", (), None, "", 1, mask.shape, ((),), (*spacing, 10.0), True, "c", False, False, "")
-    place = lay_out([header], PrepareOptions(size=(150, 110), spacing=(target, target)))[0]
+    place = lay_out([header(mask.shape, (*spacing, 10.0))], PrepareOptions(size=(150, 110), spacing=(target, target)))[
+        0
+    ]
     hard = centred(resize_masks(to_slices(mask), place.field), place.shape[1:], 0)
     share = centred(resize_linear(to_slices(mask), place.field, smooth=True), place.shape[1:], 0)
     pitch = max(1, target / min(spacing))
@@ -159,15 +168,6 @@ def test_shapes_come_back_to_their_own_grid_without_a_shift(shape, spacing, targ
 
 def centroid(weights):
     return np.array([(np.indices(weights.shape)[axis] * weights).sum() / weights.sum() for axis in range(2)])
-
-
-def test_an_image_alone_is_placed_as_it_would_have_been_prepared(tmp_path):
-    case = write_case(tmp_path / "in", "a")
-    prepared = prepare([case], tmp_path / "out", AT_1_MM, workers=1)
-    scan, place = bare_scan(read_header(case), read_native(case, clip=None), AT_1_MM)
-    assert (scan.image == prepared.image(prepared.cases[0])).all()
-    assert (scan.mean, scan.std) == (prepared.cases[0].mean, prepared.cases[0].std)
-    assert place.field == prepared.cases[0].field
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,9 @@ def test_the_index_knows_the_way_back(tmp_path):
     case = write_case(tmp_path / "in", "p1", split="val")
     prepared = prepare([case], tmp_path / "out", SMALL, workers=1)
     entry = prepared["p1_01"]
-    assert (entry.patient, entry.frame, entry.split, entry.source) == ("p1", "01", "val", "p1_01.nii.gz")
-    assert (entry.shape, entry.source_shape) == ((3, 32, 28), (20, 24, 3))
-    np.testing.assert_allclose(entry.affine, AFFINE)
+    assert (entry.patient, entry.header.frame, entry.split, entry.header.source) == ("p1", "01", "val", "p1_01.nii.gz")
+    assert (entry.shape, entry.header.shape) == ((3, 32, 28), (20, 24, 3))
+    np.testing.assert_allclose(entry.header.affine, AFFINE)
     np.testing.assert_allclose(entry.spacing, (8, 1.5 * 20 / 32, 1.25 * 24 / 28))
     back = to_source(prepared.full(entry), entry)
     assert (back == formats.read_labels(case.full).array).all()
@@ -136,7 +136,7 @@ def test_volumes_keep_their_grid_whatever_their_size(tmp_path):
     cases = [write_case(tmp_path / "in", "a", shape=(9, 11, 4)), write_case(tmp_path / "in", "b", shape=(12, 8, 5))]
     prepared = prepare(cases, tmp_path / "out", PrepareOptions(dims=3), workers=1)
     for case, entry in zip(cases, prepared.cases, strict=True):
-        assert prepared.image(entry).shape == (1, *entry.source_shape)
+        assert prepared.image(entry).shape == (1, *entry.header.shape)
         assert (prepared.image(entry)[0] == to_8_bits(formats.read(case.image[0]).array)[0]).all()
         assert (prepared.full(entry) == formats.read_labels(case.full).array).all()
     with pytest.raises(MixsegError, match="differ in size"):

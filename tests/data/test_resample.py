@@ -15,13 +15,14 @@ from mixseg.data.resample import (
     to_slices,
     to_source,
 )
+from scans import header
 
 sides = st.integers(1, 40)
 quiet = settings(deadline=None, derandomize=True, max_examples=60)
 
 
 def prepared_case(source_shape, shape, dims=2):
-    return PreparedCase("c", "p", "", dims, shape, (1, 1, 1), True, source_shape, (), "c.nii.gz", 0, True, True)
+    return PreparedCase(header(source_shape, (1, 1, 1)), dims, shape, (1, 1, 1), True, 0, True)
 
 
 @quiet

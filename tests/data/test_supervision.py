@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.types import IGNORE
+from mixseg.core.types import IGNORE, KINDS
 from mixseg.data.prepare.files import PrepareOptions, prepare
-from mixseg.data.supervision import SeenCase, see, unscored, without_mask
+from mixseg.data.prepare.store import PreparedCase
+from mixseg.data.scan import Header, Scan
+from mixseg.data.supervision import Proposals, see, unscored, without_mask
 from mixseg.datasets.split import Split
 from scans import write_case, write_cases
 
@@ -46,32 +48,32 @@ def searched(folder, *annotated, **options):
 
 
 def patients(seen):
-    return list(dict.fromkeys(case.patient for case in seen))
+    return list(dict.fromkeys(scan.case.patient for scan in seen))
 
 
 def kinds(view):
-    return [len(part) for part in (view.full, view.partial, view.bare)]
+    return [len(view.train[kind]) for kind in KINDS]
 
 
 def test_set_n_sees_full_masks_of_the_first_and_partial_labels_of_the_next(labelled):
     view = see(labelled, SPLIT, n=1, ratio=5)
-    assert patients(view.full) == ["p00"]
-    assert patients(view.partial) == ["p01", "p02", "p03", "p04", "p05"]
-    assert (view.bare, patients(view.val)) == ((), ["p07"])
+    assert patients(view.train["full"]) == ["p00"]
+    assert patients(view.train["partial"]) == ["p01", "p02", "p03", "p04", "p05"]
+    assert (view.train["bare"], patients(view.val)) == ([], ["p07"])
     assert kinds(view) == [2, 10, 0]
-    for seen in view.full:
-        assert (seen.full == labelled.full(labelled[seen.id])).all()
-        assert (seen.partial == labelled.partial(labelled[seen.id])).all()
-    for seen in view.partial:
-        assert (seen.image == labelled.image(labelled[seen.id])).all()
-        assert (seen.partial == labelled.partial(labelled[seen.id])).all()
+    for seen in view.train["full"]:
+        assert (seen.full == labelled.full(labelled[seen.name])).all()
+        assert (seen.partial == labelled.partial(labelled[seen.name])).all()
+    for seen in view.train["partial"]:
+        assert (seen.image == labelled.image(labelled[seen.name])).all()
+        assert (seen.partial == labelled.partial(labelled[seen.name])).all()
 
 
 def test_full_masks_of_partial_patients_cannot_be_reached_through_the_view(labelled):
     view = see(labelled, SPLIT, n=1, ratio=5)
-    assert all(seen.full is None and not seen.case.has_full and seen.case.kind == "partial" for seen in view.partial)
+    assert all(seen.full is None for seen in view.train["partial"])
     truth = labelled._arrays["full"]
-    for seen in view.partial:
+    for seen in view.train["partial"]:
         assert not any(np.shares_memory(array, truth) for array in (seen.image, seen.partial))
         reached, front = [], [seen]
         while front:  # everything that a partial case refers to, directly or not
@@ -79,7 +81,7 @@ def test_full_masks_of_partial_patients_cannot_be_reached_through_the_view(label
             if any(item is other for other in reached):
                 continue
             reached.append(item)
-            if isinstance(item, SeenCase | dict | tuple | list | np.ndarray):
+            if isinstance(item, Scan | PreparedCase | Header | dict | tuple | list | np.ndarray):
                 front += [other for other in gc.get_referents(item) if not isinstance(other, type)]
             if isinstance(item, np.ndarray):
                 assert not np.shares_memory(item, truth)
@@ -93,19 +95,19 @@ def test_full_masks_of_partial_patients_cannot_be_reached_through_the_view(label
 def test_what_is_seen_of_a_set(labelled, sees, expected):
     view = see(labelled, SPLIT, sees=sees, n=1)
     assert kinds(view) == expected
-    assert all(seen.full is not None for seen in view.full)
-    assert all(seen.full is None and seen.partial is None for seen in view.bare)
+    assert all(seen.full is not None for seen in view.train["full"])
+    assert all(seen.full is None and seen.partial is None for seen in view.train["bare"])
 
 
 def test_an_upper_bound_without_a_set_takes_all_train_patients(labelled):
-    assert patients(see(labelled, SPLIT, sees="all-full").full) == list(SPLIT.train)
+    assert patients(see(labelled, SPLIT, sees="all-full").train["full"]) == list(SPLIT.train)
 
 
 @pytest.mark.parametrize("sees", ["mixed", "full", "all-full", "unlabelled"])
 @pytest.mark.parametrize("n", [1, None])
 def test_patients_never_cross_and_test_stays_closed_until_opened(labelled, sees, n):
     view = see(labelled, SPLIT, sees=sees, n=n)
-    parts = [set(patients(part)) for part in (view.full, view.partial, view.bare, view.val)]
+    parts = [set(patients(part)) for part in (view.train["full"], view.train["partial"], view.train["bare"], view.val)]
     assert sum(map(len, parts)) == len(set.union(*parts))
     assert "p08" not in set.union(*parts)
     assert patients(view.open_test()) == ["p08"]
@@ -120,10 +122,10 @@ def test_without_a_set_each_scan_is_seen_with_what_it_has(mixed):
 
 def test_proposals_become_full_masks(mixed):
     proposals = {name: np.full((3, 16, 16), 2, np.uint8) for name in ("p2_01", "p3_01", "p4_01")}
-    view = see(mixed, MIXED, sees="proposals", proposals=proposals)
+    view = see(mixed, MIXED, sees="proposals", proposals=Proposals(proposals))
     assert kinds(view) == [5, 0, 0]
-    assert all((seen.full == 2).all() and seen.case.has_full for seen in view.full[2:])
-    assert (view.full[0].full == mixed.full(mixed["p0_01"])).all()
+    assert all((seen.full == 2).all() for seen in view.train["full"][2:])
+    assert (view.train["full"][0].full == mixed.full(mixed["p0_01"])).all()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_proposals_become_full_masks(mixed):
 def test_a_wrong_proposal_is_named(mixed, change, message):
     proposals = {name: np.zeros((3, 16, 16), np.uint8) for name in ("p2_01", "p3_01", "p4_01")} | change
     with pytest.raises(MixsegError, match=message):
-        see(mixed, MIXED, sees="proposals", proposals=proposals)
+        see(mixed, MIXED, sees="proposals", proposals=Proposals(proposals))
 
 
 def test_requests_that_cannot_be_met_are_one_sentence(labelled, mixed):
@@ -163,7 +165,7 @@ def test_an_archive_without_its_test_patients_trains_and_says_so_when_they_are_o
 
 def test_test_scans_without_a_mask_are_left_out_and_none_with_one_is_a_sentence(mixed):
     view = see(mixed, Split(("p0", "p2"), ("p5",), ("p1", "p3")))
-    assert [case.id for case in view.open_test()] == ["p1_01"]
+    assert [scan.name for scan in view.open_test()] == ["p1_01"]
     with pytest.raises(MixsegError, match=r"None of the test patients .* nothing to score; leave the test out"):
         see(mixed, Split(("p0", "p2"), ("p5",), ("p3", "p4"))).open_test()
 
@@ -172,10 +174,10 @@ def test_test_scans_without_a_mask_are_left_out_and_none_with_one_is_a_sentence(
 def test_a_mask_in_which_a_class_was_not_looked_for_is_its_foreground_alone(tmp_path, partial):
     prepared = searched(tmp_path, None, ("LV", "Myo"), partial=partial)
     view = see(prepared, Split(("p0", "p1")))
-    assert [seen.id for seen in view.full] == ["p0_01"]
-    (seen,) = view.partial
+    assert [seen.name for seen in view.train["full"]] == ["p0_01"]
+    (seen,) = view.train["partial"]
     mask = prepared.full(prepared["p1_01"])
-    assert (seen.full, seen.case.kind, view.unused) == (None, "partial", ())
+    assert (seen.full, view.protocol.get("unused")) == (None, None)
     np.testing.assert_array_equal(seen.partial, np.where(mask == 0, IGNORE, mask))
     assert (mask == 0).any(), "the prepared folder still has it"
 
@@ -185,15 +187,15 @@ def test_partial_labels_of_a_set_never_say_background_where_a_class_was_not_look
     prepared = searched(tmp_path, None, ("LV",), None, partial=partial)
     view = see(prepared, Split(("p0", "p1", "p2")), n=1, ratio=2)
     labels = [prepared.partial(prepared[name]) for name in ("p1_01", "p2_01")]
-    np.testing.assert_array_equal(view.partial[0].partial, np.where(labels[0] == 0, IGNORE, labels[0]))
-    np.testing.assert_array_equal(view.partial[1].partial, labels[1])
+    np.testing.assert_array_equal(view.train["partial"][0].partial, np.where(labels[0] == 0, IGNORE, labels[0]))
+    np.testing.assert_array_equal(view.train["partial"][1].partial, labels[1])
 
 
 def test_a_set_takes_such_a_mask_for_partial_labels_and_not_for_a_full_one(tmp_path):
     prepared = searched(tmp_path, None, ("LV",), ("LV", "RV"), partial="none")
     view = see(prepared, Split(("p0", "p1", "p2")), n=1, ratio=2)
     assert kinds(view) == [1, 2, 0]
-    assert all(set(np.unique(seen.partial)) == {1, 2, 3, IGNORE} for seen in view.partial)
+    assert all(set(np.unique(seen.partial)) == {1, 2, 3, IGNORE} for seen in view.train["partial"])
     message = (
         r"Set-2 needs the full mask of p1_01, in which nobody looked for RV \(1 such scans\): outline it there too"
     )
@@ -206,12 +208,16 @@ def test_methods_on_full_masks_alone_leave_such_scans_out_and_others_have_their_
     split = Split(("p0", "p1", "p2"))
     for sees in ("full", "all-full"):
         view = see(prepared, split, sees=sees)
-        assert (kinds(view), patients(view.full), view.unused) == ([2, 0, 0], ["p0", "p2"], ("p1_01",))
+        assert (kinds(view), patients(view.train["full"]), view.protocol["unused"]) == (
+            [2, 0, 0],
+            ["p0", "p2"],
+            ["p1_01"],
+        )
     view = see(prepared, split, sees="unlabelled")
-    assert (kinds(view), view.bare[0].id, view.bare[0].partial) == ([2, 0, 1], "p1_01", None)
+    assert (kinds(view), view.train["bare"][0].name, view.train["bare"][0].partial) == ([2, 0, 1], "p1_01", None)
     proposal = np.full((3, 20, 24), 2, np.uint8)
-    view = see(prepared, split, sees="proposals", proposals={"p1_01": proposal})
-    assert [seen.full is proposal for seen in view.full] == [False, False, True]
+    view = see(prepared, split, sees="proposals", proposals=Proposals({"p1_01": proposal}))
+    assert [seen.full is proposal for seen in view.train["full"]] == [False, False, True]
 
 
 def test_no_mask_of_all_classes_is_told_with_the_class(tmp_path):
@@ -227,7 +233,7 @@ def test_patients_and_scans_that_no_mask_can_judge_are_named(tmp_path):
     split = Split(("a",), ("b", "c"), ("elsewhere",))
     assert unscored(prepared, split) == ("c", "b_09")
     assert without_mask(prepared, ("c", "b", "a", "elsewhere")) == ("c",), "who is not there may have one"
-    assert [seen.id for seen in see(prepared, split).val] == ["b_01"]
+    assert [seen.name for seen in see(prepared, split).val] == ["b_01"]
     assert unscored(prepared, Split(("b", "c"), ("a",))) == ()
 
 
@@ -244,4 +250,4 @@ def test_classes_that_are_not_segmented_need_not_have_been_looked_for(tmp_path):
     prepared = searched(tmp_path, ("LV", "RV"), ("LV",), target=("LV",))
     view = see(prepared, Split(("p0",), ("p1",)))
     assert (kinds(view), patients(view.val)) == ([1, 0, 0], ["p1"])
-    assert (view.full[0].full == 0).any()
+    assert (view.train["full"][0].full == 0).any()

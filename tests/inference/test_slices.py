@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mixseg.data.intensity import normalise
-from mixseg.inference.maps import SLICES_AT_ONCE, predict_slices
+from mixseg.inference.sliding_window import SLICES_AT_ONCE, Forward, Grey, predict_slices
 from pointwise import Pointwise
 
 
@@ -14,7 +14,7 @@ def test_slices_in_chunks_are_those_at_once(count, intensity):
     method = Pointwise()
     image = torch.randint(0, 256, (count, 2, 4, 4), dtype=torch.uint8)[:, :1]
     mean, std = torch.rand(count, 1) * 100, torch.rand(count, 1) * 20 + 1
-    chunks = list(predict_slices(method, image, mean, std, intensity=intensity))
+    chunks = list(predict_slices(Forward(method, intensity), Grey(image, mean, std)))
     assert all(len(found["bottom"]) <= SLICES_AT_ONCE for _, found in chunks)
     at_once = method.predict(normalise(image, mean, std, intensity))
     for name, probs in at_once.items():

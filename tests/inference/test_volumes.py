@@ -10,7 +10,7 @@ from mixseg.data.intensity import normalise
 from mixseg.data.padding import widen_image
 from mixseg.data.scan import Scan
 from mixseg.inference.maps import maps, pieces, probabilities
-from mixseg.inference.sliding_window import WINDOWS_AT_ONCE, Windows, predict_slabs
+from mixseg.inference.sliding_window import WINDOWS_AT_ONCE, Forward, Grey, Windows, predict_slabs
 from pointwise import Neighbours, Pointwise
 
 PLAIN = (torch.zeros(1), torch.ones(1))  # z-scores with these are the grey values themselves
@@ -24,7 +24,7 @@ def grey(size, seed=0):
 def by_slabs(method, image, windows, **more):
     """The probabilities of the whole volume, put together from slabs."""
     whole, seen = {}, torch.zeros(image.shape[1:])
-    for place, found in predict_slabs(method, image, *PLAIN, windows, intensity="unit", **more):
+    for place, found in predict_slabs(Forward(method, "unit"), Grey(image, *PLAIN), windows, **more):
         seen[place] += 1
         for name, probs in found.items():
             whole.setdefault(name, torch.full((len(probs), *image.shape[1:]), torch.nan))[:, *place] = probs
@@ -85,7 +85,7 @@ SHAPES = [(20, 20, 20), (5, 7, 6), (6, 30, 9), (33, 17, 5), (40, 8, 8), (9, 9, 4
 @pytest.mark.parametrize("weights", ["gaussian", "uniform"])
 def test_label_maps_by_slabs_are_those_of_the_whole_volume(size, weights):
     method, image, windows = Neighbours(), grey(size), Windows((8, 8, 8), (4, 3, 5), weights)
-    labels = maps(pieces(method, Scan("a", image.numpy()), intensity="unit", windows=windows), size).labels
+    labels = maps(pieces(Forward(method, "unit"), Scan("a", image.numpy()), windows), size).labels
     for name, probs in at_once(method, image, windows).items():
         first, second = probs.topk(2, dim=0).values
         clear = first - second > 1e-5  # where two classes are equal but for rounding, either will do
@@ -148,7 +148,7 @@ def test_a_volume_smaller_than_a_patch_is_seen_once_with_its_edge_repeated():
 def test_sums_are_held_for_one_slab_and_the_wanted_outputs_alone():
     image, windows = grey((8, 8, 96)), Windows((8, 8, 8))
     places = set()
-    for _, found in predict_slabs(Pointwise(), image, *PLAIN, windows, intensity="unit", outputs=["top"]):
+    for _, found in predict_slabs(Forward(Pointwise(), "unit", ["top"]), Grey(image, *PLAIN), windows):
         assert set(found) == {"top"}
         held = found["top"].untyped_storage()
         assert held.nbytes() == 4 * 3 * 8 * 8 * 8, "a float for each class and voxel of a slab"
@@ -171,7 +171,7 @@ def test_a_scan_is_fed_as_in_training(intensity, dims):
     statistics = (torch.tensor([value]).expand(len(rows), -1) for value in (one.mean, one.std))
     expected = {name: probs.movedim(1, 0) if dims == 2 else probs[0] for name, probs in method.predict(
         normalise(rows, *statistics, intensity)).items()}  # fmt: skip
-    found = probabilities(pieces(method, one, intensity=intensity, windows=windows), one.full.shape)
+    found = probabilities(pieces(Forward(method, intensity), one, windows), one.full.shape)
     for name, probs in expected.items():
         torch.testing.assert_close(found[name], probs, rtol=1e-4, atol=1e-5)
 
@@ -181,8 +181,8 @@ def test_maps_are_those_of_the_probabilities(dims):
     one = scan("flat", slices=40) if dims == 2 else scan("deep", dims=3, side=9)
     method, windows = Pointwise(), None if dims == 2 else Windows((4, 4, 4))
 
-    def found(**more):
-        return pieces(method, one, intensity="unit", windows=windows, **more)
+    def found(*outputs):
+        return pieces(Forward(method, "unit", outputs), one, windows)
 
     whole, kept = probabilities(found(), one.full.shape), maps(found(), one.full.shape, sureness=True)
     assert list(kept.labels) == ["bottom", "top"]
@@ -191,13 +191,13 @@ def test_maps_are_those_of_the_probabilities(dims):
     entropy = -(whole["bottom"] * whole["bottom"].log()).sum(dim=0) / torch.tensor(3.0).log()
     assert (torch.from_numpy(kept.entropy).float() - 255 * entropy).abs().max() <= 0.51
     assert (torch.from_numpy(kept.foreground).float() - 255 * (1 - whole["bottom"][0])).abs().max() <= 0.51
-    assert list(maps(found(outputs=["top"]), one.full.shape).labels) == ["top"]
+    assert list(maps(found("top"), one.full.shape).labels) == ["top"]
     assert maps(found(), one.full.shape).entropy is None
 
 
 def test_a_network_in_double_precision_is_fed_doubles():
     method = Pointwise().double()
     for one, windows in ((scan("flat"), None), (scan("deep", dims=3), Windows((8, 8, 8)))):
-        found = probabilities(pieces(method, one, intensity="unit", windows=windows), one.full.shape)
+        found = probabilities(pieces(Forward(method, "unit"), one, windows), one.full.shape)
         assert found["bottom"].dtype == torch.float64
         assert found["bottom"].isfinite().all()

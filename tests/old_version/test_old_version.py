@@ -8,6 +8,7 @@ import hashlib
 import json
 import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from mixseg.cli import main
+from mixseg.data.prepare.store import Prepared
 from mixseg.training.__main__ import main as train_arrays
 
 HERE = Path(__file__).resolve().parent
@@ -169,6 +171,9 @@ def test_preparing_gives_the_same_arrays(files, source):
         assert np.array_equal(np.load(f"arrays/{name}.npy"), np.load(f"prepared/{name}.npy")), name
     new, old = (json.loads(Path(f"{folder}/index.json").read_text()) for folder in ("arrays", "prepared"))
     assert new["content"] == old["content"]
+    for now, then in zip(Prepared(Path("arrays")).cases, Prepared(Path("prepared")).cases, strict=True):
+        assert replace(now.header, classes=(), fingerprint="") == then.header
+        assert replace(now, header=then.header) == then
 
 
 @pytest.mark.parametrize("run", ["run-2d", "run-3d"])

@@ -16,6 +16,7 @@ from mixseg.cli import main
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import write_json
 from mixseg.data.scan import Scan
+from mixseg.data.supervision import Data
 from mixseg.evaluation.scores import read_metrics, summarise
 from mixseg.inference.report_slices import read_examples
 from mixseg.report.figures import curves
@@ -26,7 +27,7 @@ from mixseg.report.wording import verdict
 from mixseg.runs.config import make_config
 from mixseg.runs.device import Hardware
 from mixseg.runs.log import read_log
-from mixseg.training.train import Data, train
+from mixseg.training.train import train
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from mixseg.datasets.split import Split
 from mixseg.evaluation.scores import read_metrics
 from mixseg.runs.build import load
 from mixseg.runs.device import Hardware
-from mixseg.training.assemble import Data, settle_largest
+from mixseg.training.assemble import seen_by, settle_largest
 from mixseg.training.train import train
 from scans import write_case
 
@@ -134,7 +134,7 @@ def test_a_mask_in_which_a_class_was_not_looked_for_is_partial_labels_unless_the
     scans[0] = replace(scans[0], annotated=("LV", "Myo"))
     settings = config(method=method, target=target, steps=1)
     prepared = prepare(scans, tmp_path / "arrays", settings.data.prepare_options, workers=1)
-    some = Data.of(prepared, Split(train=("a", "b")), settings)
+    some = seen_by(settings, prepared, Split(train=("a", "b")))
     train(settings, some, tmp_path / "run", hardware=Hardware("cpu"))
     full, partial = ([scan.name for scan in some.train[kind]] for kind in ("full", "partial"))
     told = f"{method} learns from full masks alone: 1 scan in which a class was not looked for is not used (a_01)."
@@ -153,8 +153,8 @@ def test_scans_in_which_a_class_was_not_looked_for_do_not_judge(tmp_path):
     settings = config(method="kl-ent")
     prepared = prepare(scans, tmp_path / "arrays", settings.data.prepare_options, workers=1)
     with pytest.raises(MixsegError, match="In a_01 nobody looked for RV"):
-        Data.of(prepared, Split(train=("b",), val=("a",)), settings)
-    some = Data.of(prepared, Split(train=("b",), test=("a",)), settings)
+        seen_by(settings, prepared, Split(train=("b",), val=("a",)))
+    some = seen_by(settings, prepared, Split(train=("b",), test=("a",)))
     with pytest.raises(MixsegError, match="In a_01 nobody looked for RV"):
         train(settings, some, tmp_path / "run", hardware=Hardware("cpu"), test=True)
     assert not (tmp_path / "run").exists()

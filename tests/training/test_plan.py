@@ -17,14 +17,12 @@ from mixseg import networks
 from mixseg.cli import main
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Batch, Case, Part, Source
-from mixseg.data.crop import uncut
-from mixseg.data.native import Extent
-from mixseg.data.prepare.files import PrepareOptions, prepare
-from mixseg.data.resample import to_source
+from mixseg.data.prepare.files import PrepareOptions, prepare, read_header
+from mixseg.data.resample import to_source, uncut
 from mixseg.data.scan import Scan
 from mixseg.datasets import formats, load
 from mixseg.evaluation.metrics import dice
-from mixseg.inference.folder import scan_of
+from mixseg.inference.folder import read_image
 from mixseg.inference.predictor import Predictor
 from mixseg.methods import METHODS, Method
 from mixseg.networks import NETWORKS
@@ -33,11 +31,11 @@ from mixseg.runs.build import build
 from mixseg.runs.config import make_config, read_config
 from mixseg.runs.device import Hardware, make_fabric
 from mixseg.runs.folder import RunFolder
-from mixseg.training.folder import extent_of
 from mixseg.training.plan import settings as planning
 from mixseg.training.plan.memory import FIXED
 from mixseg.training.plan.settings import means_of, plan_for, planned, stretched
 from mixseg.training.validation import Look
+from scans import header
 
 TINY = ("steps=4", "width=4", "depth=2", "compile=false", "validate_every=2", 'batch={"full":2,"partial":2,"bare":0}')
 
@@ -158,7 +156,7 @@ def test_a_run_goes_on_as_planned_whatever_memory_there_is_by_then(thick, tmp_pa
 
 
 def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_path):
-    extents, hardware = [extent_of(case) for case in load(thick)], Hardware("cpu")
+    extents, hardware = [read_header(case) for case in load(thick)], Hardware("cpu")
     config, told = planned(extents, {"spacing": [2.0, 2.0]}, tmp_path / "run", hardware)
     assert config.data.spacing == (2.0, 2.0)
     assert config.data.size == (32, 32)
@@ -181,7 +179,7 @@ def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_pa
     ],
 )
 def test_slices_that_a_preset_stretches_are_told(settings, told, tmp_path, capsys):
-    extents = [Extent((20, 30, 10), (1.0, 1.0, 8.0))]
+    extents = [header((20, 30, 10), (1.0, 1.0, 8.0))]
     planned(extents, {"preset": "quick", **settings}, tmp_path / "run", Hardware("cpu"))
     assert told in capsys.readouterr().out
     assert bool(stretched(extents, make_config(preset="quick", **{"dims": 2, **settings}))) == bool(told)
@@ -202,7 +200,7 @@ def test_without_a_gpu_the_plan_says_that_another_preset_is_made_for_a_cpu(
     thick, tmp_path, capsys, monkeypatch, settings, device, gpu, warned
 ):
     monkeypatch.setattr(planning, "accelerator_of", lambda device: "mps" if gpu else "cpu")
-    planned([extent_of(case) for case in load(thick)], settings, tmp_path / "run", Hardware(device))
+    planned([read_header(case) for case in load(thick)], settings, tmp_path / "run", Hardware(device))
     lines = capsys.readouterr().out.splitlines()
     assert [number for number, line in enumerate(lines) if "--preset quick" in line] == [len(lines) - 1] * warned
 
@@ -320,10 +318,10 @@ def test_a_method_that_holds_more_learns_from_smaller_patches_or_from_fewer_slic
         return [plan_for([extent] * 3, each, Hardware("cpu")).settings for each in asked]
 
     monkeypatch.setattr(planning, "_ram", lambda: 12e9)
-    fewer, more = plans(Extent((190, 142, 88), (0.625, 0.625, 0.625)), batch={"full": 4, "bare": 4})
+    fewer, more = plans(header((190, 142, 88), (0.625, 0.625, 0.625)), batch={"full": 4, "bare": 4})
     assert prod(more["patch"]) < prod(fewer["patch"])
     monkeypatch.setattr(planning, "_ram", lambda: 5e9)
-    fewer, more = plans(Extent((256, 256, 10), (1.5, 1.5, 10.0)))
+    fewer, more = plans(header((256, 256, 10), (1.5, 1.5, 10.0)))
     assert "batch" not in fewer
     assert more["batch"] == {"full": 2, "partial": 0, "bare": 2}
 
@@ -372,8 +370,8 @@ def test_known_shapes_come_back_from_any_grid_without_a_shift(tmp_path, size, sp
         source = tmp_path / f"{name}.nii.gz"
         formats.write(source, mask.astype(np.uint8), affine=affine)
         case = Case(name, name, (Source((source,)),))
-        scan, place = scan_of(case, config.data.prepare_options, channels=1)
-        back = Predictor(method, config, fabric, 2).on_source(scan, place)["top"]
+        predictor = Predictor(method, config, fabric, ("background", name), 1)
+        back = predictor.on_source(predictor.prepare(read_image(case, clip=None)))["top"]
         formats.write(tmp_path / "back.nii.gz", back, like=case.image[0])
         there, here = formats.read(tmp_path / "back.nii.gz"), formats.read(source)
         np.testing.assert_array_equal(there.affine, here.affine)
@@ -395,10 +393,11 @@ def centre(mask):
 def test_volumes_without_a_voxel_size_are_not_resampled_to_one(tmp_path):
     formats.write(tmp_path / "a.png", np.zeros((16, 16), np.uint8))
     case = Case("a", "a", (Source((tmp_path / "a.png",)),))
-    assert not extent_of(case).spacing_known
-    options = make_config(preset="quick", spacing=(1.0, 1.0)).data.prepare_options
+    assert not read_header(case).spacing_known
+    config = make_config(method="lower-bound", preset="quick", spacing=(1.0, 1.0))
+    predictor = Predictor(Bright().eval(), config, make_fabric(Hardware("cpu"), "fp32"), ("background", "a"), 1)
     with pytest.raises(MixsegError, match=r"a\.png holds no voxel size"):
-        scan_of(case, options, channels=1)
+        predictor.prepare(read_image(case, clip=None))
 
 
 def test_looks_during_training_and_scores_after_it_count_what_a_crop_cut_off():

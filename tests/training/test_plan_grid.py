@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixseg.data.native import Extent, lost
+from mixseg.data.prepare.files import read_header
 from mixseg.data.resample import size_at
+from mixseg.data.scan import lost
 from mixseg.datasets import load
-from mixseg.training.folder import extent_of
 from mixseg.training.plan.grid import WholeScans, choose_dims, make_plan, near_cube
 from mixseg.training.plan.memory import Means
+from scans import header
 
 DEFAULTS = {"size": (256, 256), "patch": (112, 112, 80), "batch": {"full": 8, "partial": 16, "bare": 0}}
 PLENTY = Means(80e9, "a GPU", channels=64, held=33, number=2)
@@ -21,11 +22,11 @@ VOLUMES = Means(80e9, "a GPU", channels=16, held=22, number=2)
 quiet = settings(deadline=None, derandomize=True, max_examples=60)
 
 CINE = [
-    Extent((216, 256, 10), (1.5, 1.5, 10.0)),
-    Extent((200, 180, 9), (1.4, 1.4, 10.0)),
-    Extent((320, 288, 12), (1.25, 1.25, 8.0)),
+    header((216, 256, 10), (1.5, 1.5, 10.0)),
+    header((200, 180, 9), (1.4, 1.4, 10.0)),
+    header((320, 288, 12), (1.25, 1.25, 8.0)),
 ]
-CT = [Extent((512, 512, k), (mm, mm, 1.5)) for k, mm in ((120, 0.7), (200, 0.8), (160, 0.9))]
+CT = [header((512, 512, k), (mm, mm, 1.5)) for k, mm in ((120, 0.7), (200, 0.8), (160, 0.9))]
 
 
 def plan(scans, means=PLENTY, **given_keys):
@@ -43,15 +44,15 @@ def plan(scans, means=PLENTY, **given_keys):
     ],
 )
 def test_thick_or_few_slices_are_learned_one_by_one(shape, spacing, dims):
-    chosen, why = choose_dims([Extent(shape, spacing)] * 3)
+    chosen, why = choose_dims([header(shape, spacing)] * 3)
     assert chosen == dims
     assert why.startswith("Volumes" if dims == 3 else "Slices")
 
 
 def test_pixels_that_are_not_square_are_told_as_they_are():
-    _, why = choose_dims([Extent((12, 40, 40), (6.0, 0.8, 0.8))] * 3)
+    _, why = choose_dims([header((12, 40, 40), (6.0, 0.8, 0.8))] * 3)
     assert "they are 0.8 mm apart and pixels 6 x 0.8 mm wide" in why
-    _, why = choose_dims([Extent((190, 142, 88), (0.625, 0.625, 0.625))] * 3)
+    _, why = choose_dims([header((190, 142, 88), (0.625, 0.625, 0.625))] * 3)
     assert "pixels 0.625 mm wide" in why
 
 
@@ -70,7 +71,7 @@ def test_slices_get_the_median_pixel_and_a_size_that_holds_every_scan():
     st.sampled_from([None, (192, 224), (320, 256)]),
 )
 def test_no_plan_cuts_a_field_of_view_off_without_saying_so(sizes, size):
-    scans = [Extent((i, j, 10), (mm, mm, 8.0)) for i, j, mm in sizes]
+    scans = [header((i, j, 10), (mm, mm, 8.0)) for i, j, mm in sizes]
     found = make_plan(scans, {} if size is None else {"size": size}, DEFAULTS, PLENTY)
     settled = {"size": size, **found.settings}
     fields = [size_at(scan.shape[:2], scan.spacing[:2], settled["spacing"], settled["long_side"]) for scan in scans]
@@ -81,7 +82,7 @@ def test_no_plan_cuts_a_field_of_view_off_without_saying_so(sizes, size):
 
 
 def test_scans_without_a_voxel_size_keep_their_proportions():
-    scans = [Extent((216, 256, 10), (1.0, 1.0, 1.0)), Extent((428, 512, 8), (1.0, 1.0, 1.0))] * 2
+    scans = [header((216, 256, 10), (1.0, 1.0, 1.0)), header((428, 512, 8), (1.0, 1.0, 1.0))] * 2
     assert lost(scans)
     assert plan(scans[:2] + scans[:1]).settings == {
         "dims": 2,
@@ -90,34 +91,34 @@ def test_scans_without_a_voxel_size_keep_their_proportions():
         "size": (224, 256),
     }
     assert plan(scans[:1], size=(192, 192)).settings["long_side"] == 192
-    assert lost([Extent((9, 9, 90), (1.0, 1.0, 1.0), spacing_known=False)])
-    assert not lost([Extent((90, 90, 90), (1.0, 1.0, 1.0))])
+    assert lost([header((9, 9, 90), (1.0, 1.0, 1.0), spacing_known=False)])
+    assert not lost([header((90, 90, 90), (1.0, 1.0, 1.0))])
 
 
 def test_volumes_are_resampled_to_the_median_and_left_alone_where_they_agree():
     chosen = plan(CT, VOLUMES).settings
     assert chosen["spacing"] == (0.8, 0.8, 1.5)
-    same = plan([Extent((400, 300, 280), (0.6, 0.6, 0.6))] * 3, VOLUMES)
+    same = plan([header((400, 300, 280), (0.6, 0.6, 0.6))] * 3, VOLUMES)
     assert same.settings == {"dims": 3, "spacing": (0.6, 0.6, 0.6), "patch": (96, 96, 96)}
     assert "Voxels stay 0.6x0.6x0.6 mm large" in same.reasons[1]
-    unknown = [Extent(scan.shape, scan.spacing, spacing_known=False) for scan in CT]
+    unknown = [header(scan.shape, scan.spacing, spacing_known=False) for scan in CT]
     assert plan(unknown, VOLUMES).settings["spacing"] is None
 
 
 def test_voxels_become_coarser_where_a_patch_then_holds_a_whole_scan():
-    atria = [Extent((190, 142, 88), (0.625, 0.625, 0.625))] * 3
+    atria = [header((190, 142, 88), (0.625, 0.625, 0.625))] * 3
     found = plan(atria, VOLUMES)
     assert found.settings == {"dims": 3, "spacing": (0.92, 0.92, 0.92), "patch": (144, 96, 64)}
     assert "so that a patch of the usual size holds a whole scan" in found.reasons[1]
     assert "the whole of every scan" in found.reasons[2]
     # The long axis of a voxel stays as it is; what is chosen is left alone; without a voxel size nothing can be.
-    long = plan([Extent((200, 200, 60), (0.7, 0.7, 1.5))] * 3, VOLUMES).settings
+    long = plan([header((200, 200, 60), (0.7, 0.7, 1.5))] * 3, VOLUMES).settings
     assert long == {"dims": 3, "spacing": (1.1, 1.1, 1.5), "patch": (128, 128, 64)}
     assert plan(atria, VOLUMES, patch=(96, 96, 64)).settings == {"dims": 3, "spacing": (0.625, 0.625, 0.625)}
     assert plan(atria, VOLUMES, spacing=None).settings == {"dims": 3, "patch": (112, 112, 80)}
-    unknown = [scan._replace(spacing_known=False) for scan in atria]
+    unknown = [replace(scan, spacing_known=False) for scan in atria]
     assert plan(unknown, VOLUMES).settings == {"dims": 3, "spacing": None, "patch": (112, 112, 80)}
-    small = plan([Extent((88, 72, 60), (1.0, 1.0, 1.0))] * 3, VOLUMES).settings
+    small = plan([header((88, 72, 60), (1.0, 1.0, 1.0))] * 3, VOLUMES).settings
     assert small == {"dims": 3, "spacing": (1.0, 1.0, 1.0), "patch": (96, 80, 64)}  # fits as it is: padded, not cut
     # Memory takes from the patch, not from the voxels: methods that are compared have one grid.
     tight = plan(atria, replace(VOLUMES, memory=8e9))
@@ -125,20 +126,20 @@ def test_voxels_become_coarser_where_a_patch_then_holds_a_whole_scan():
     assert prod(tight.settings["patch"]) < prod(found.settings["patch"])
     assert "near to a cube" in tight.reasons[2]
     # Voxels between two steps are tried as they are; no field is halved for the length of a rod.
-    between = plan([Extent((150, 117, 60), (1.151, 1.151, 1.151))] * 4, VOLUMES).settings
+    between = plan([header((150, 117, 60), (1.151, 1.151, 1.151))] * 4, VOLUMES).settings
     assert between == {"dims": 3, "spacing": (1.3, 1.3, 1.3), "patch": (144, 112, 64)}
-    assert plan([Extent((60, 60, 900), (1.0, 1.0, 1.0))] * 2, VOLUMES).settings["spacing"] == (1.0, 1.0, 1.0)
+    assert plan([header((60, 60, 900), (1.0, 1.0, 1.0))] * 2, VOLUMES).settings["spacing"] == (1.0, 1.0, 1.0)
 
 
 def test_a_plan_tells_how_many_scans_a_patch_holds():
-    scans = [Extent(shape, (1.0, 1.0, 1.0)) for shape in [(72, 70, 66)] * 16 + [(100, 70, 66), (72, 100, 66)]]
+    scans = [header(shape, (1.0, 1.0, 1.0)) for shape in [(72, 70, 66)] * 16 + [(100, 70, 66), (72, 100, 66)]]
     found = plan(scans, VOLUMES)
     assert found.settings["patch"] == (112, 112, 80)
     assert found.reasons[2] == "Patches have 112x112x80 voxels, 112x112x80 mm: the whole of every scan."
     more = plan(scans[1:16] * 3 + scans[16:], VOLUMES)
     assert more.settings["patch"] == (80, 80, 80)
     assert more.reasons[2] == "Patches have 80x80x80 voxels, 80x80x80 mm: the whole of 45 of 47 scans."
-    unknown = plan([scan._replace(spacing_known=False) for scan in scans], VOLUMES)
+    unknown = plan([replace(scan, spacing_known=False) for scan in scans], VOLUMES)
     assert unknown.reasons[1:3] == (
         "Voxels stay as they are: not all scans have a known voxel size.",
         "Patches have 112x112x80 voxels: the whole of every scan.",
@@ -151,7 +152,7 @@ def test_a_plan_tells_how_many_scans_a_patch_holds():
     st.tuples(*[st.floats(0.3, 2)] * 3),
 )
 def test_coarser_voxels_are_as_fine_as_whole_scans_allow(shapes, spacing):
-    scans = [Extent(shape, spacing) for shape in shapes]
+    scans = [header(shape, spacing) for shape in shapes]
     chosen = make_plan(scans, {"dims": 3}, DEFAULTS, VOLUMES).settings
     if chosen["spacing"] in (None, tuple(float(f"{mm:.4g}") for mm in spacing)):
         return
@@ -224,6 +225,6 @@ def test_several_devices_share_a_batch():
 
 @pytest.mark.real
 def test_acdc_is_learned_slice_by_slice_and_the_atrium_as_volumes(real_data):
-    acdc, la = ([extent_of(case) for case in load(real_data / name)] for name in ("acdc", "la"))
+    acdc, la = ([read_header(case) for case in load(real_data / name)] for name in ("acdc", "la"))
     assert plan(acdc).settings == {"dims": 2, "spacing": None, "long_side": 256, "size": (256, 256)}
     assert plan(la, VOLUMES).settings == {"dims": 3, "spacing": (1.0, 1.0, 1.0), "patch": (144, 96, 64)}

@@ -20,8 +20,9 @@ from mixseg.runs.config import make_config, settings_of, to_dict
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.training.__main__ import main
+from mixseg.training.assemble import seen_by
 from mixseg.training.pseudo_labels import FILE, Proposals, inherited, located, propose, read_proposals, write_proposals
-from mixseg.training.train import Data, train
+from mixseg.training.train import train
 
 CPU = Hardware("cpu")
 SMALL = {
@@ -48,7 +49,7 @@ def run(prepared, split, out, **changes):
     """One finished run, as both entries make it."""
     config = make_config(**settings(**changes))
     proposals = propose(config, prepared, split, out, hardware=CPU)
-    return train(config, Data.of(prepared, split, config, proposals=proposals), out, hardware=CPU)
+    return train(config, seen_by(config, prepared, split, proposals=proposals), out, hardware=CPU)
 
 
 def proposals_run(prepared, split, out, source, **changes):
@@ -140,7 +141,7 @@ def test_volumes_get_proposals_on_their_own_grid(cases, split, tmp_path):
 def test_the_run_learns_full_masks_and_proposals_alike(prepared, split, source, finished):
     config = make_config(**settings(method="proposals", proposals_from=str(source)))
     kept = read_proposals(finished / FILE)
-    data = Data.of(prepared, split, config, proposals=kept)
+    data = seen_by(config, prepared, split, proposals=kept)
     assert {kind: len(some) for kind, some in data.train.items()} == {"full": 6, "partial": 0, "bare": 0}
     for scan in data.train["full"]:
         expected = kept.masks[scan.name] if scan.name in kept.masks else prepared.full(prepared[scan.name])

@@ -30,7 +30,7 @@ def test_a_look_at_all_scans_together_scores_what_each_scan_scores_by_itself(dim
     look = Look(val, data(dims=dims).train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
     with evaluating(method, fabric):
         entry = look(method, 0.0, {}, {})
-    predictor = Predictor(method, chosen, fabric, len(CLASSES))
+    predictor = Predictor(method, chosen, fabric, CLASSES, 1)
     maps = [predictor.maps(each).labels for each in val]
     for output in method.outputs:
         each = [

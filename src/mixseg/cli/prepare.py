@@ -118,11 +118,11 @@ def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack
 
 def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
     """``given`` with what a plan for training on ``cases`` adds, which is printed."""
+    from mixseg.data.prepare.files import read_header
     from mixseg.runs.device import Hardware
-    from mixseg.training.folder import extent_of
     from mixseg.training.plan.settings import plan_for
 
-    plan = plan_for([extent_of(case) for case in cases], given, Hardware())
+    plan = plan_for([read_header(case) for case in cases], given, Hardware())
     say(plan.told())
     return {**{key: value for key, value in plan.settings.items() if key not in ("patch", "batch")}, **given}
 

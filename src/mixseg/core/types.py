@@ -37,7 +37,7 @@ Kind = Literal["full", "partial", "bare"]
 KINDS: tuple[Kind, ...] = ("full", "partial", "bare")
 
 Sees = Literal["mixed", "full", "all-full", "unlabelled", "proposals"]
-"""Which labels a run may look at; ``data.views.see`` says what each means."""
+"""Which labels a run may look at; ``data.supervision.see`` says what each means."""
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 """Where to compute; "auto" takes the GPU if there is one."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,55 +11,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.types import IGNORE, Labels
+from mixseg.core.types import IGNORE, Bytes, Labels
 from mixseg.data.intensity import to_8_bits
-from mixseg.data.native import Extent, Header, Native
-
-
-@dataclass(frozen=True, eq=False)
-class ArrayScan:
-    """A scan in memory, on its own grid: made by ``scan``, taken by ``train``.
-
-    Attributes:
-        name: For messages and predictions.
-        native: Its voxels, the image in 8 bits.
-        spacing: Voxel size in mm along I, J, K; None where it is unknown.
-    """
-
-    name: str
-    native: Native
-    spacing: tuple[float, float, float] | None = None
-
-    @property
-    def extent(self) -> Extent:
-        """What a plan needs to know of it."""
-        i, j, k = self.native.image.shape[1:]
-        return Extent((i, j, k), self.spacing or (1.0, 1.0, 1.0), self.spacing is not None)
-
-    @cached_property
-    def header(self) -> Header:
-        """What preparing needs to know of it, whatever the training grid will be."""
-        native, (shape, size, known) = self.native, self.extent
-        state = hashlib.blake2b(repr((self.name, self.spacing, native.image.shape)).encode(), digest_size=16)
-        for array in (native.image, native.full, native.drawn):
-            state.update(b"-" if array is None else np.ascontiguousarray(array).data)
-        return Header(
-            id=self.name,
-            patient=self.name,
-            frame="",
-            classes=(),
-            annotated=None,
-            split="",
-            channels=len(native.image),
-            shape=shape,
-            affine=tuple(tuple(map(float, row)) for row in np.diag([*size, 1.0])),
-            spacing=size,
-            spacing_known=known,
-            source=self.name,
-            has_full=native.full is not None,
-            has_drawn=native.drawn is not None,
-            fingerprint=state.hexdigest(),
-        )
+from mixseg.data.scan import Header, Native
 
 
 def scan(
@@ -71,7 +23,7 @@ def scan(
     partial: ArrayLike | None = None,
     *,
     spacing: tuple[float, float, float] | None = None,
-) -> ArrayScan:
+) -> Native:
     """A scan to train on or to validate with, from arrays of any dtype.
 
     Args:
@@ -95,7 +47,7 @@ def make_scan(
     *,
     spacing: tuple[float, float, float] | None = None,
     clip: tuple[float, float] | None = None,
-) -> ArrayScan:
+) -> Native:
     """A scan whose grey values end at the percentiles of ``clip``, as those of a run on files may."""
     channels = [to_8_bits(channel, clip) for channel in _channels(image, name)]
     images, low, high = zip(*channels, strict=True)
@@ -106,8 +58,37 @@ def make_scan(
             f"{name}: full labels have a class for every voxel, and {unlabelled:.2%} of these are {IGNORE} or -1, "
             "unlabelled: give them as partial=."
         )
-    native = Native(np.ascontiguousarray(np.stack(images)), low, high, *labels)
-    return ArrayScan(name, native, None if spacing is None else _spacing(spacing, name))
+    voxels = np.ascontiguousarray(np.stack(images))
+    header = _header(name, voxels, *labels, spacing=None if spacing is None else _spacing(spacing, name))
+    return Native(header, voxels, low, high, *labels)
+
+
+def _header(
+    name: str, image: Bytes, full: Labels | None, drawn: Labels | None, *, spacing: tuple[float, float, float] | None
+) -> Header:
+    """What the header of a file would say; the classes are for the training to name."""
+    state = hashlib.blake2b(repr((name, spacing, image.shape)).encode(), digest_size=16)
+    for array in (image, full, drawn):
+        state.update(b"-" if array is None else np.ascontiguousarray(array).data)
+    channels, i, j, k = image.shape
+    size = spacing or (1.0, 1.0, 1.0)
+    return Header(
+        id=name,
+        patient=name,
+        frame="",
+        classes=(),
+        annotated=None,
+        split="",
+        channels=channels,
+        shape=(i, j, k),
+        affine=tuple(tuple(map(float, row)) for row in np.diag([*size, 1.0])),
+        spacing=size,
+        spacing_known=spacing is not None,
+        source=name,
+        has_full=full is not None,
+        has_drawn=drawn is not None,
+        fingerprint=state.hexdigest(),
+    )
 
 
 def _array(given: ArrayLike, what: str) -> NDArray[Any]:

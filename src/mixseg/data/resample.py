@@ -13,9 +13,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.core.types import IGNORE, Labels
-from mixseg.data.crop import centred
+from mixseg.core.types import IGNORE, Bytes, Labels
 from mixseg.data.prepare.store import PreparedCase
+from mixseg.data.scan import Places
 
 Float = NDArray[np.float32]
 Size = tuple[int, ...]
@@ -60,7 +60,7 @@ def _averaged(array: Float, axis: int, target: int) -> Float:
     return np.moveaxis(np.tensordot(weight, array, (1, axis)), 0, axis)
 
 
-def resize_image(image: NDArray[np.uint8], size: Size, *, smooth: bool = False) -> NDArray[np.uint8]:
+def resize_image(image: Bytes, size: Size, *, smooth: bool = False) -> Bytes:
     """``resize_linear`` of 8-bit images, rounded to 8 bits."""
     if image.shape[image.ndim - len(size) :] == tuple(size):
         return image
@@ -126,6 +126,47 @@ def size_at(
     return tuple(max(1, round(length / mm)) for length, mm in zip(extent, wanted, strict=True))
 
 
+def centred(array: NDArray[T], size: Size, fill: int) -> NDArray[T]:
+    """``(..., *S)`` -> ``(..., *size)``, cropped or padded on both sides; back again is the same with the old size."""
+    old = array.shape[array.ndim - len(size) :]
+    if old == tuple(size):
+        return array
+    out = np.full((*array.shape[: array.ndim - len(size)], *size), fill, array.dtype)
+    every = (slice(None),) * (array.ndim - len(size))
+    out[every + kept_part(size, old)] = array[every + kept_part(old, size)]
+    return out
+
+
+def kept_part(of: Size, within: Size) -> tuple[slice, ...]:
+    """The part of a grid of the size ``of`` that lies within one of another size round the same centre."""
+    spare = [max(0, have - want) // 2 for have, want in zip(of, within, strict=True)]
+    return tuple(slice(gap, gap + min(pair)) for gap, *pair in zip(spare, of, within, strict=True))
+
+
+def cut_off(labels: Labels, size: Size) -> Places:
+    """The foreground that ``centred`` crops away: rows of a class and an index, counted from the crop's first voxel."""
+    old = labels.shape[labels.ndim - len(size) :]
+    beyond = (labels != 0) & (labels != IGNORE)
+    beyond[(slice(None),) * (labels.ndim - len(size)) + kept_part(old, size)] = False
+    places = np.argwhere(beyond)
+    classes = labels[tuple(places.T)]
+    for axis, (have, want) in enumerate(zip(old, size, strict=True), start=labels.ndim - len(size)):
+        places[:, axis] -= (have - want) // 2 if have > want else -((want - have) // 2)
+    return np.column_stack([classes, places]).astype(np.int32)
+
+
+def uncut(labels: Labels, truth: Labels, beyond: Places | None) -> tuple[Labels, Labels]:
+    """A prediction and its truth on a grid that holds what ``cut_off`` found too: there the prediction has nothing."""
+    if beyond is None or not len(beyond):
+        return labels, truth
+    before = -np.minimum(beyond[:, 1:].min(axis=0), 0)
+    after = np.maximum(beyond[:, 1:].max(axis=0) + 1 - truth.shape, 0)
+    around = np.column_stack([before, after])
+    labels, truth = np.pad(labels, around), np.pad(truth, around)
+    truth[tuple((beyond[:, 1:] + before).T)] = beyond[:, 0]
+    return labels, truth
+
+
 def to_slices(array: NDArray[T]) -> NDArray[T]:
     """``(..., I, J, K)`` -> ``(K, ..., I, J)``, contiguous."""
     return np.ascontiguousarray(np.moveaxis(array, -1, 0))
@@ -134,8 +175,8 @@ def to_slices(array: NDArray[T]) -> NDArray[T]:
 def to_source(prediction: Labels, case: PreparedCase) -> Labels:
     """Labels on the prepared grid -> the ``(I, J, K)`` grid of the source image: write them ``like`` it."""
     if case.dims == 3:
-        return resize_masks(prediction, case.source_shape)
-    plane = case.source_shape[:2]
+        return resize_masks(prediction, case.header.shape)
+    plane = case.header.shape[:2]
     back = resize_masks(centred(prediction, case.field, 0), plane) if case.field else resize_labels(prediction, plane)
     return np.ascontiguousarray(np.moveaxis(back, 0, -1))
 
@@ -147,8 +188,8 @@ def probabilities_to_source(probabilities: NDArray[np.floating], case: PreparedC
     was cropped away is background.
     """
     if case.dims == 3:
-        return resize_linear(probabilities, case.source_shape, smooth=True)
-    plane = case.source_shape[:2]
+        return resize_linear(probabilities, case.header.shape, smooth=True)
+    plane = case.header.shape[:2]
     if case.field:
         background, others = centred(probabilities[:1], case.field, 1), centred(probabilities[1:], case.field, 0)
         probabilities = np.concatenate([background, others])

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mixseg.core.types import IGNORE, KINDS, Bytes, Kind
+from mixseg.core.types import IGNORE, KINDS, Kind, Labels
 from mixseg.data.padding import widen_image, widen_labels
 from mixseg.data.scan import Scan
 
@@ -163,7 +163,7 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
-def _labels(scan: Scan, which: Literal["full", "partial"], axes: tuple[int, ...]) -> Bytes:
+def _labels(scan: Scan, which: Literal["full", "partial"], axes: tuple[int, ...]) -> Labels:
     """The labels, or IGNORE everywhere; ``axes`` are those of the image that labels have."""
     labels = scan.full if which == "full" else scan.partial
     return np.full([scan.image.shape[axis] for axis in axes], IGNORE, np.uint8) if labels is None else labels

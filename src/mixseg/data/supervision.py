@@ -3,75 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 import numpy as np
 
 from mixseg.core.errors import MixsegError, listed
 from mixseg.core.types import IGNORE, KINDS, Kind, Labels, Sees, unsearched
-from mixseg.data.crop import Places
 from mixseg.data.prepare.store import Prepared, PreparedCase
 from mixseg.data.scan import Scan
 from mixseg.datasets.split import LEAVE_TEST_OUT, Split, set_n
 
 
 @dataclass(frozen=True, eq=False)
-class SeenCase:
-    """A prepared scan with the labels that a run may see; a map that it may not see is None and lies nowhere in here.
+class Proposals:
+    """Masks that another run proposes, to learn from beside the full ones.
 
     Attributes:
-        case: The entry of the prepared folder; its ``has_full`` and ``has_partial`` say what is seen here.
-        image: ``(K, channels, H, W)`` in 2D, ``(channels, I, J, K)`` in 3D, uint8.
-        full: ``case.shape``, or None.
-        partial: ``case.shape``, or None.
-        beyond: Foreground of the full mask beyond the grid, for scores: see ``Prepared.beyond``.
+        masks: Case id -> class indices on the prepared grid.
+        origin: "methods": of the chain of runs that led here, the oldest first; "checkpoint": hash of the weights.
     """
 
-    case: PreparedCase
-    image: Labels
-    full: Labels | None
-    partial: Labels | None
-    beyond: Places | None = None
-
-    @property
-    def id(self) -> str:
-        """The case's id."""
-        return self.case.id
-
-    @property
-    def patient(self) -> str:
-        """Whose scan it is."""
-        return self.case.patient
-
-
-Seen = tuple[SeenCase, ...]
+    masks: Mapping[str, Labels]
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """The scans of one run.
+class Data:
+    """What a run trains on and is judged by, on the training grid.
 
     Attributes:
-        full: To train on, with full masks (and partial labels where there are some).
-        partial: To train on, with partial labels.
-        bare: To train on, without labels.
-        val: To choose hyper-parameters and checkpoints on, with full masks.
-        classes: Class names by index.
-        unused: Ids of train scans that a run on full masks alone leaves out: a class was not looked for in theirs.
+        classes: Names by class index, the background first.
+        train: Scans by kind of supervision, with just the labels that the run may see.
+        val: Scans with full masks, for choosing hyper-parameters and checkpoints.
+        open_test: Gives the test scans with full masks. Nothing else in a run looks at them: it is called where the
+            test set is asked for by name.
+        hash: Of the prepared arrays.
+        protocol: Who is train, val and test, for the report.
+        proposals: The masks of some of the scans, if another run proposed them; kept in the run folder.
+        plan: Why the training grid is what it is, a sentence each, for the run folder.
+        folder: Name of the folder or archive of the scans, not its path: what a report calls them.
     """
 
-    full: Seen
-    partial: Seen
-    bare: Seen
-    val: Seen
     classes: tuple[str, ...]
-    unused: tuple[str, ...]
-    _test: Callable[[], Seen]
+    train: Mapping[Kind, Sequence[Scan]]
+    val: Sequence[Scan] = ()
+    open_test: Callable[[], Sequence[Scan]] = tuple
+    hash: str = ""
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    proposals: Proposals | None = None
+    plan: Sequence[str] = ()
+    folder: str = ""
 
-    def open_test(self) -> Seen:
-        """The test scans with full masks. Nothing else in a run looks at them: call this once per figure."""
-        return self._test()
+    @property
+    def channels(self) -> int:
+        """How many channels the images have: the same for every scan."""
+        return next(scan.channels for scans in self.train.values() for scan in scans)
 
 
 def see(
@@ -81,8 +68,8 @@ def see(
     sees: Sees = "mixed",
     n: int | None = None,
     ratio: int = 5,
-    proposals: Mapping[str, Labels] | None = None,
-) -> View:
+    proposals: Proposals | None = None,
+) -> Data:
     """What a run may see of ``prepared``.
 
     A full mask in which one of the classes to segment was not looked for may hide it in its background: such a scan is
@@ -97,7 +84,7 @@ def see(
         n: Set-N: full masks of the first ``n`` train patients and partial labels of the next ``ratio * n``, whatever
             else there is. ``None``: all train patients, with what each of their scans has.
         ratio: See ``n``.
-        proposals: For "proposals": case id -> class indices on the prepared grid.
+        proposals: For "proposals": the masks.
     """
     if sees not in get_args(Sees):
         raise MixsegError(f"A run cannot see {sees!r}: choose one of {', '.join(get_args(Sees))}.")
@@ -105,9 +92,7 @@ def see(
     incomplete = [case for kind in KINDS for case in train[kind] if case.has_full and _gap(prepared, case)]
     if sees == "all-full":
         train = _all_full(train, incomplete)
-    full, partial, bare = (
-        tuple(_seen(prepared, case, kind, outlines=n is None) for case in train[kind]) for kind in KINDS
-    )
+    full, partial, bare = ([_scan(prepared, case, kind, outlines=n is None) for case in train[kind]] for kind in KINDS)
     if sees == "mixed" and n is not None:
         _require(train["bare"], lambda case: case.has_partial, f"Set-{n} needs the partial labels of")
     if not full:
@@ -116,18 +101,47 @@ def see(
             f"There is no fully labelled scan among the train patients{reason}: outline at least one, or see with "
             "`mixseg inspect` what the labels were taken for."
         )
-    unused: tuple[str, ...] = ()
+    unused: list[str] = []
     if sees in ("full", "all-full"):
-        partial, bare, unused = (), (), tuple(case.id for case in incomplete)
+        partial, bare, unused = [], [], [case.id for case in incomplete]
     elif sees == "unlabelled":
-        partial, bare = (), tuple(_seen(prepared, case, "bare") for case in (*train["partial"], *train["bare"]))
+        partial, bare = [], [_scan(prepared, case, "bare") for case in (*train["partial"], *train["bare"])]
     elif sees == "proposals":
-        full += tuple(_proposed(prepared, seen, proposals or {}) for seen in (*partial, *bare))
-        partial, bare = (), ()
+        masks = proposals.masks if proposals else {}
+        full += [_proposed(prepared, scan, masks) for scan in (*partial, *bare)]
+        partial, bare = [], []
+    found: dict[Kind, list[Scan]] = {"full": full, "partial": partial, "bare": bare}
     val = _judged_by(prepared, split.val, "val", "validate on fully labelled patients")
     remedy = f"there is nothing to score; {LEAVE_TEST_OUT}"
-    classes = prepared.classes
-    return View(full, partial, bare, val, classes, unused, lambda: _judged_by(prepared, split.test, "test", remedy))
+    return Data(
+        classes=prepared.classes,
+        train=found,
+        val=val,
+        open_test=lambda: _judged_by(prepared, split.test, "test", remedy),
+        hash=prepared.content,
+        protocol=_protocol(prepared, split, found, val, unused, proposals),
+        proposals=proposals,
+    )
+
+
+def _protocol(
+    prepared: Prepared,
+    split: Split,
+    train: Mapping[Kind, Sequence[Scan]],
+    val: Sequence[Scan],
+    unused: Sequence[str],
+    proposals: Proposals | None,
+) -> dict[str, list[str]]:
+    """Who is train, val and test. ``unused`` are train scans in whose full masks a class was not looked for."""
+    masks = proposals.masks if proposals else {}
+    said = {"proposed": list(masks), "unused": list(unused)}
+    judging = {"unscored": list(unscored(prepared, split))}
+    return {
+        **{kind: [scan.name for scan in scans if scan.name not in masks] for kind, scans in train.items()},
+        **{who: names for who, names in said.items() if names},
+        **{"val": [scan.name for scan in val], "test patients": list(split.test)},
+        **{who: names for who, names in judging.items() if names},
+    }
 
 
 def without_mask(prepared: Prepared, patients: Iterable[str]) -> tuple[str, ...]:
@@ -181,7 +195,7 @@ def _all_full(
     return {"full": scans, "partial": [], "bare": []}
 
 
-def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: str) -> Seen:
+def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: str) -> list[Scan]:
     """The scans of val or test that have full masks."""
     scans = _of(prepared, patients, part)
     outlined = [case for case in scans if case.has_full]
@@ -193,7 +207,7 @@ def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: s
                 f"In {case.id} nobody looked for {gap}, and scores of the {part} scans would take it for background "
                 "there: leave the scan out, or the class (--set 'target=[\"...\"]' names the classes to segment)."
             )
-    return tuple(_seen(prepared, case, "full") for case in outlined)
+    return [_scan(prepared, case, "full") for case in outlined]
 
 
 def _of(prepared: Prepared, patients: Iterable[str], what: str) -> list[PreparedCase]:
@@ -228,13 +242,20 @@ def _require_searched(prepared: Prepared, cases: Iterable[PreparedCase], sentenc
         )
 
 
-def _seen(prepared: Prepared, case: PreparedCase, kind: Kind, *, outlines: bool = True) -> SeenCase:
-    """``case`` with the labels that its kind may show."""
+def _scan(prepared: Prepared, case: PreparedCase, kind: Kind, *, outlines: bool = True) -> Scan:
+    """``case`` with the labels that its kind may show; a map that the run may not see lies nowhere in it."""
     full = prepared.full(case) if kind == "full" and case.has_full else None
-    partial = _partial(prepared, case, outlines) if kind != "bare" else None
-    shown = replace(case, has_full=full is not None, has_partial=partial is not None)
-    beyond = prepared.beyond(case) if full is not None and case.lost else None
-    return SeenCase(shown, prepared.image(case), full, partial, beyond)
+    return Scan(
+        case.id,
+        prepared.image(case),
+        full,
+        _partial(prepared, case, outlines) if kind != "bare" else None,
+        mean=case.mean,
+        std=case.std,
+        spacing=case.spacing if case.spacing_known else None,
+        beyond=prepared.beyond(case) if full is not None and case.lost else None,
+        case=case,
+    )
 
 
 def _partial(prepared: Prepared, case: PreparedCase, outlines: bool) -> Labels | None:
@@ -254,33 +275,17 @@ def _partial(prepared: Prepared, case: PreparedCase, outlines: bool) -> Labels |
     return np.where(labels == 0, np.uint8(IGNORE), labels) if gap else labels
 
 
-def _proposed(prepared: Prepared, seen: SeenCase, proposals: Mapping[str, Labels]) -> SeenCase:
-    """``seen`` with the proposal for it as its full mask."""
-    mask = proposals.get(seen.id)
+def _proposed(prepared: Prepared, scan: Scan, proposals: Mapping[str, Labels]) -> Scan:
+    """``scan`` with the proposal for it as its full mask."""
+    mask, shape = proposals.get(scan.name), prepared[scan.name].shape
     if mask is None:
-        raise MixsegError(f"There is no proposal for {seen.id}: predict all partially labelled scans first.")
-    if mask.shape != seen.case.shape or mask.dtype != np.uint8:
+        raise MixsegError(f"There is no proposal for {scan.name}: predict all partially labelled scans first.")
+    if mask.shape != shape or mask.dtype != np.uint8:
         raise MixsegError(
-            f"The proposal for {seen.id} is {mask.dtype} of {mask.shape}, not uint8 of {seen.case.shape}: "
+            f"The proposal for {scan.name} is {mask.dtype} of {mask.shape}, not uint8 of {shape}: "
             "predict on the grid of the prepared scans."
         )
     unknown = np.setdiff1d(mask, [*range(len(prepared.classes)), IGNORE])
     if unknown.size:
-        raise MixsegError(f"The proposal for {seen.id} holds {unknown[0]}, which is no class: predict it again.")
-    return SeenCase(replace(seen.case, has_full=True), seen.image, mask, seen.partial)
-
-
-def scan_of(seen: SeenCase) -> Scan:
-    """A prepared scan as the streams of batches take it."""
-    case = seen.case
-    spacing = case.spacing if case.spacing_known else None
-    return Scan(
-        seen.id,
-        seen.image,
-        seen.full,
-        seen.partial,
-        mean=case.mean,
-        std=case.std,
-        spacing=spacing,
-        beyond=seen.beyond,
-    )
+        raise MixsegError(f"The proposal for {scan.name} holds {unknown[0]}, which is no class: predict it again.")
+    return replace(scan, full=mask)

@@ -16,7 +16,7 @@ from mixseg.core.files import write_json
 from mixseg.core.progress import Progress
 from mixseg.core.types import Case
 from mixseg.core.workers import cores
-from mixseg.data.native import Extent, not_meant
+from mixseg.data.scan import not_meant
 from mixseg.datasets import formats
 from mixseg.datasets.labels import LabelFlags
 from mixseg.evaluation.nnunet_summary import Entry, nnunet_summary
@@ -139,7 +139,7 @@ def evaluate(
         )
     masks = {job.reference.case: job.reference.mask for job in matched.jobs}
     places = [formats.read_geometry(mask) for mask in masks.values()]
-    meant = not not_meant([Extent(place.shape, place.spacing) for place in places])
+    meant = not not_meant(places)
     scored = tuple(_score_all(matched.jobs, workers, in_mm=meant))
     return Evaluation(scored, tuple(matched.missing), tuple(matched.unmatched), truths.meaning)
 

@@ -16,7 +16,7 @@ from mixseg.runs.config import Config
 
 def budget_of(config: Config, prepared: Prepared, split: Split) -> dict[str, float]:
     """The labels of the partly labelled train scans of ``config``: how many scans, voxels and strokes."""
-    seen = see(prepared, split, sees="mixed", n=config.data.set, ratio=config.data.ratio).partial
+    seen = see(prepared, split, sees="mixed", n=config.data.set, ratio=config.data.ratio).train["partial"]
     maps = [scan.partial for scan in seen if scan.partial is not None]
     slices = [np.moveaxis(each, -1, 0) if config.data.dims == 3 else each for each in maps]
     return {

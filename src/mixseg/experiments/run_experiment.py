@@ -10,6 +10,7 @@ from typing import Any
 
 from mixseg.core.errors import MixsegError, known
 from mixseg.core.types import Device
+from mixseg.data.prepare.files import read_header
 from mixseg.data.prepare.store import Prepared
 from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.split import Split
@@ -27,9 +28,9 @@ from mixseg.runs.config import KEYS, make_config
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.presets import PRESETS
-from mixseg.training.assemble import Data
+from mixseg.training.assemble import seen_by
 from mixseg.training.checks import refuse_early
-from mixseg.training.folder import extent_of, find_split, prepare_beside
+from mixseg.training.folder import find_split, prepare_beside
 from mixseg.training.plan.settings import PLANNED, plan_for
 
 Show = Callable[[Board], None]
@@ -123,7 +124,7 @@ def _on_one_grid(scans: Scans, request: Request, place: Place) -> Scans:
         return scans
     common = {**scans.settings, **strong_grid(scans.dataset, request.settings)}
     told = {"preset": preset, "dataset": scans.layout, **common, **request.settings}
-    plan = plan_for([extent_of(case) for case in scans.cases], told, Hardware(place.device))
+    plan = plan_for([read_header(case) for case in scans.cases], told, Hardware(place.device))
     grid = {key: value for key, value in plan.settings.items() if key != "batch"}  # which is a method's own
     return replace(scans, settings={**common, **grid})
 
@@ -176,6 +177,6 @@ def _refuse_another(there: RunFolder, run: PlannedRun, made: Prepared, split: Sp
     there.refuse_changed(config, compared=lambda key: key.effect and not key.settled and not key.located)
     data: dict[str, Any] = {"data": made.content}
     if not run.needs:  # who is seen by a run that is fed proposals depends on these
-        seen = Data.of(made, split, config)
+        seen = seen_by(config, made, split)
         data |= {"classes": list(seen.classes), "protocol": dict(seen.protocol)}
     there.refuse_other_data({**there.facts, **data})

@@ -16,16 +16,13 @@ from mixseg.core.errors import MixsegError, SomeFailedError, lacks_memory, liste
 from mixseg.core.files import check_name, sweep, write_json
 from mixseg.core.progress import Progress
 from mixseg.core.types import CLASSES, ENTROPY, PROBABILITY, Branch, Case, Device
-from mixseg.data.prepare.build import bare_scan
-from mixseg.data.prepare.files import read_header, read_native
-from mixseg.data.prepare.options import PrepareOptions
-from mixseg.data.prepare.store import PreparedCase
-from mixseg.data.scan import Scan
+from mixseg.data.prepare.files import check_geometry, read_header, read_native
+from mixseg.data.scan import Native, Scan
 from mixseg.datasets import formats
 from mixseg.datasets.layouts.images import find_images
 from mixseg.evaluation.pairing import is_beside
 from mixseg.evaluation.scores import branch_name
-from mixseg.inference.predictor import Predictor, Tell
+from mixseg.inference.predictor import Predictor
 from mixseg.inference.sidecar import (
     Origin,
     Sidecar,
@@ -36,6 +33,7 @@ from mixseg.inference.sidecar import (
     refuse_overwriting,
     volumes_ml,
 )
+from mixseg.inference.sliding_window import Tell
 from mixseg.runs.config import Config
 from mixseg.runs.folder import RunFolder
 
@@ -85,7 +83,6 @@ def predict_folder(
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
     if not overwrite:
         refuse_overwriting(cases, out, endings, classes, predictor.origin)
-    options = replace(config.data.prepare_options, target=None)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
     print(who, *_unfinished(folder), *_left_over(cases, out, endings), sep="\n", flush=True)
     written, bad, said = list[Path](), list[str](), ""
@@ -93,13 +90,13 @@ def predict_folder(
     with _begins_anew(), Progress("predicting", total=len(cases)) as bar:
         for case in cases:
             try:
-                scan, place = scan_of(case, options, channels=facts["channels"])
+                scan = predictor.prepare(read_image(case, clip=config.data.clip))
                 plan = predictor.memory_plan(scan, outputs=1, probabilities=probabilities or entropy)
-                for sentence in (*place.remarks(), *([plan] if plan != said else [])):
+                for sentence in (*scan.placed.remarks(), *([plan] if plan != said else [])):
                     bar.say(sentence)
                 said = plan
-                maps = _answered(predictor, scan, place, classes, tell=partial(_tell, bar, case.id), **more)
-                about = _about(maps, predictor.origin, case, place, classes)
+                maps = _answered(predictor, scan, classes, tell=partial(_tell, bar, case.id), **more)
+                about = _about(maps, predictor.origin, case, scan, classes)
             except (MixsegError, MemoryError, RuntimeError) as error:
                 bad.append(_told(error, case))
                 bar.step(case.id)
@@ -129,21 +126,21 @@ def _begins_anew() -> Iterator[None]:
 
 
 def _answered(
-    predictor: Predictor, scan: Scan, place: PreparedCase, classes: Sequence[str], *, tell: Tell, **more: bool
+    predictor: Predictor, scan: Scan, classes: Sequence[str], *, tell: Tell, **more: bool
 ) -> dict[str, NDArray[np.generic]]:
     """The label map of a scan on its own grid, under "", and what ``more`` is asked for, by the ending of its name."""
     answer = predictor.answer
     if not any(more.values()):
-        return {"": predictor.on_source(scan, place, outputs=[answer], tell=tell)[answer]}
-    probs = predictor.probabilities_on_source(scan, place, outputs=[answer], tell=tell)[answer]
+        return {"": predictor.on_source(scan, outputs=[answer], tell=tell)[answer]}
+    probs = predictor.probabilities_on_source(scan, outputs=[answer], tell=tell)[answer]
     return {"": predictor.decided(probs), **_maps(probs, classes, **more)}
 
 
 def _about(
-    maps: Mapping[str, NDArray[np.generic]], origin: Origin, case: Case, place: PreparedCase, classes: Sequence[str]
+    maps: Mapping[str, NDArray[np.generic]], origin: Origin, case: Case, scan: Scan, classes: Sequence[str]
 ) -> Sidecar:
     """What the maps of a scan, by the ending of their names, were made from."""
-    volumes = volumes_ml(np.asarray(maps[""], np.uint8), classes, place)
+    volumes = volumes_ml(np.asarray(maps[""], np.uint8), classes, scan.placed)
     return Sidecar(**asdict(origin), image=hashes(case), maps=tuple(map(map_name, maps)), volumes_ml=volumes)
 
 
@@ -226,15 +223,12 @@ def _maps(
     return maps
 
 
-def scan_of(case: Case, options: PrepareOptions, *, channels: int) -> tuple[Scan, PreparedCase]:
-    """An image file on the training grid, and the way back."""
-    if len(case.image) != channels:
-        raise MixsegError(
-            f"{case.image[0].path} has {len(case.image)} channels, and the run was trained on {channels}: "
-            "give the images that it was trained on, CASE_0000, CASE_0001, ... for several channels."
-        )
-    bare = replace(case, full=None, partial=None)
-    return bare_scan(read_header(bare), read_native(bare, clip=options.clip), options)
+def read_image(case: Case, *, clip: tuple[float, float] | None) -> Native:
+    """The image of a case in 8 bits, without any labels."""
+    case = replace(case, full=None, partial=None)
+    header = read_header(case)
+    check_geometry(case, header)
+    return read_native(case, header, clip=clip)
 
 
 def _refuse_among_images(cases: Sequence[Case], images: Path, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""A scan on the training grid -> what each output answers: slice by slice, or by a sliding window.
+"""A scan on the training grid -> what each output answers, and which structures of it are one piece.
 
 Probabilities come piece by piece, and what is wanted of them is taken before the next piece: so memory grows with the
 label maps, one byte a voxel, and not with the number of classes times the volume.
@@ -7,18 +7,18 @@ label maps, one byte a voxel, and not with the number of classes times the volum
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import ndimage
 from torch import Tensor
 
-from mixseg.core.types import Bytes
-from mixseg.data.intensity import normalise
+from mixseg.core.types import Bytes, Labels
 from mixseg.data.scan import Scan
-from mixseg.inference.sliding_window import Windows, predict_slabs
-from mixseg.methods import Method
+from mixseg.inference.sliding_window import Forward, Grey, Tell, Windows, predict_slabs, predict_slices
 
 
 class Piece(NamedTuple):
@@ -42,47 +42,28 @@ class Maps(NamedTuple):
         foreground: Probability that the answer gives to anything but background, 255 is 1; likewise.
     """
 
-    labels: dict[str, Bytes]
+    labels: dict[str, Labels]
     entropy: Bytes | None = None
     foreground: Bytes | None = None
 
 
-def pieces(
-    method: Method,
-    scan: Scan,
-    *,
-    intensity: Literal["unit", "zscore"],
-    windows: Windows | None = None,
-    outputs: Collection[str] = (),
-    tell: Callable[[str], None] | None = None,
-) -> Iterator[Piece]:
-    """The probabilities of a scan, from its first slice to its last.
-
-    Args:
-        method: In evaluation mode.
-        scan: Its labels are not looked at.
-        intensity: What the network is fed.
-        windows: For volumes; None predicts slice by slice.
-        outputs: Those that are wanted; all of the method's if none are named.
-        tell: Hears how far it is.
-    """
-    device = next(method.parameters()).device
+def pieces(forward: Forward, scan: Scan, windows: Windows | None, *, tell: Tell | None = None) -> Iterator[Piece]:
+    """The probabilities of a scan, from its first slice to its last; without ``windows``, slice by slice."""
+    device = next(forward.method.parameters()).device
     image = torch.from_numpy(scan.image).to(device)
     mean, std = (torch.tensor(value, device=device) for value in (scan.mean, scan.std))
     if windows is not None:
-        slabs = predict_slabs(method, image, mean, std, windows, intensity=intensity, outputs=outputs, tell=tell)
-        for place, found in slabs:
+        for place, found in predict_slabs(forward, Grey(image, mean, std), windows, tell=tell):
             yield Piece(place, found)
         return
     rows = (len(image), -1)
-    mean, std = mean.expand(rows), std.expand(rows)
-    for some, found in predict_slices(method, image, mean, std, intensity=intensity, outputs=outputs):
+    for some, found in predict_slices(forward, Grey(image, mean.expand(rows), std.expand(rows))):
         yield Piece((some,), {name: probs.movedim(1, 0) for name, probs in found.items()})
 
 
 def maps(found: Iterable[Piece], grid: tuple[int, ...], *, sureness: bool = False) -> Maps:
     """The label maps of the outputs, and on request how sure the answer is."""
-    labels: dict[str, Bytes] = {}
+    labels: dict[str, Labels] = {}
     entropy, foreground = (np.empty(grid, np.uint8) if sureness else None for _ in range(2))
     for place, by_output in found:
         for name, probs in by_output.items():
@@ -111,28 +92,6 @@ def _eight_bits(share: Tensor) -> Bytes:
     return (255 * share.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
 
 
-SLICES_AT_ONCE = 32
-
-
-def predict_slices(
-    method: Method,
-    image: Tensor,
-    mean: Tensor,
-    std: Tensor,
-    *,
-    intensity: Literal["unit", "zscore"],
-    outputs: Collection[str] = (),
-) -> Iterator[tuple[slice, dict[str, Tensor]]]:
-    """Probabilities ``(n, classes, H, W)`` of each output for some of the slices ``(N, C, H, W)`` at a time.
-
-    Of all outputs of the method, if none are named.
-    """
-    for start in range(0, len(image), SLICES_AT_ONCE):
-        some = slice(start, min(start + SLICES_AT_ONCE, len(image)))
-        fed = normalise(image[some], mean[some], std[some], intensity)
-        yield some, method.predict(fed.to(next(method.parameters()).dtype), outputs)
-
-
 def winners(probs: Tensor, dim: int) -> Tensor:
     """The class with the highest probability along ``dim``, the first of equals, in bytes.
 
@@ -145,3 +104,41 @@ def winners(probs: Tensor, dim: int) -> Tensor:
         found.masked_fill_(one > best, index)
         best = torch.maximum(best, one)
     return found
+
+
+ONE_PIECE = 0.98
+"""Share of a structure that its largest piece has at least, in every mask, for it to count as one piece."""
+
+
+def largest_pieces(labels: Labels, indices: Iterable[int]) -> Labels:
+    """A copy of a label map ``(I, J, K)`` in which each of these classes keeps its largest connected piece.
+
+    What is dropped becomes background. Voxels that touch by a corner are connected.
+    """
+    kept = labels.copy()
+    for index in indices:
+        mask = labels == index
+        kept[mask & ~_largest(mask)] = 0
+    return kept
+
+
+def one_piece(masks: Iterable[Labels], classes: int) -> tuple[int, ...]:
+    """The classes 1 to ``classes`` - 1 that are one piece in every one of these label maps which shows them."""
+    seen: set[int] = set()
+    scattered: set[int] = set()
+    for labels in masks:
+        for index in range(1, classes):
+            mask = labels == index
+            if index in scattered or not mask.any():
+                continue
+            seen.add(index)
+            if _largest(mask).sum() < ONE_PIECE * mask.sum():
+                scattered.add(index)
+    return tuple(sorted(seen - scattered))
+
+
+def _largest(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    pieces, count = ndimage.label(mask, structure=np.ones([3] * mask.ndim))
+    if count < 2:
+        return mask
+    return np.asarray(pieces == 1 + np.bincount(pieces.ravel())[1:].argmax())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -13,10 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Branch, Device, Labels
 from mixseg.data.arrays import make_scan
-from mixseg.data.native import times
-from mixseg.data.prepare.build import bare_scan
-from mixseg.data.prepare.store import PreparedCase
-from mixseg.data.scan import Scan
+from mixseg.data.scan import Scan, times
 from mixseg.inference.predictor import Predictor
 from mixseg.runs.device import torch_as_it_was
 from mixseg.runs.folder import RunFolder
@@ -66,45 +62,36 @@ class Model:
     ) -> None:
         self.run = run
         folder = RunFolder(run)
-        self.config, facts = folder.config, folder.facts
-        self.classes: tuple[str, ...] = tuple(facts["classes"])
-        self.channels = int(facts["channels"])
         with torch_as_it_was():
             self.predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch)
+        self.config = self.predictor.config
+        self.classes, self.channels = tuple(self.predictor.classes), self.predictor.channels
 
     def __repr__(self) -> str:
         return f"Model({str(self.run)!r}: {self.config.method.name}, {', '.join(self.classes)})"
 
     def predict(self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None) -> Labels:
         """Class indices on the grid of the image."""
-        ready, place = self._ready(image, spacing)
         answer = self.predictor.answer
-        labels = self.predictor.on_source(ready, place, outputs=[answer])[answer]
+        labels = self.predictor.on_source(self._ready(image, spacing), outputs=[answer])[answer]
         return labels[..., 0] if np.ndim(image) == 2 else labels
 
     def probabilities(
         self, image: ArrayLike, *, spacing: tuple[float, float, float] | None = None
     ) -> NDArray[np.float32]:
         """The probability of each class, ``(classes, ...)`` on the grid of the image."""
-        ready, place = self._ready(image, spacing)
         answer = self.predictor.answer
-        maps = self.predictor.probabilities_on_source(ready, place, outputs=[answer])[answer]
+        maps = self.predictor.probabilities_on_source(self._ready(image, spacing), outputs=[answer])[answer]
         return maps[..., 0] if np.ndim(image) == 2 else maps
 
-    def _ready(self, image: ArrayLike, spacing: tuple[float, float, float] | None) -> tuple[Scan, PreparedCase]:
-        """An image on the training grid, and the way back."""
-        grid = self.config.data
-        if grid.spacing and spacing is None:
+    def _ready(self, image: ArrayLike, spacing: tuple[float, float, float] | None) -> Scan:
+        """An image on the training grid."""
+        if self.config.data.spacing and spacing is None:
             raise MixsegError(
-                f"{self.run} was trained at {times(grid.spacing)} mm: say how large the voxels of the image "
-                "are, with spacing=(I, J, K) in mm."
+                f"{self.run} was trained at {times(self.config.data.spacing)} mm: say how large the voxels of the "
+                "image are, with spacing=(I, J, K) in mm."
             )
-        given = make_scan("the image", image, spacing=spacing, clip=self.config.data.clip)
-        if len(given.native.image) != self.channels:
-            raise MixsegError(
-                f"The image has {len(given.native.image)} channels, and {self.run} was trained on {self.channels}."
-            )
-        return bare_scan(given.header, given.native, replace(self.config.data.prepare_options, target=None))
+        return self.predictor.prepare(make_scan("the image", image, spacing=spacing, clip=self.config.data.clip))
 
 
 def as_path(given: str | PathLike[str], what: str) -> Path:

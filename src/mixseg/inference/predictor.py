@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
@@ -13,16 +13,15 @@ from lightning_fabric import Fabric
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, known
-from mixseg.core.types import Branch, Bytes, Device
-from mixseg.data.prepare.build import digest
+from mixseg.core.types import Branch, Device, Labels
+from mixseg.data.prepare.build import digest, lay_out, to_grid
 from mixseg.data.prepare.store import PreparedCase
 from mixseg.data.resample import probabilities_to_source, to_source
-from mixseg.data.scan import Scan
+from mixseg.data.scan import Native, Scan
 from mixseg.evaluation.scores import short_name
-from mixseg.inference.components import largest_pieces
-from mixseg.inference.maps import Maps, Piece, maps, pieces, probabilities, winners
+from mixseg.inference.maps import Maps, Piece, largest_pieces, maps, pieces, probabilities, winners
 from mixseg.inference.sidecar import NOWHERE, Origin
-from mixseg.inference.sliding_window import Windows
+from mixseg.inference.sliding_window import Forward, Tell, Windows
 from mixseg.methods import Method
 from mixseg.runs.build import load
 from mixseg.runs.checkpoint import weights_hash
@@ -34,9 +33,6 @@ from mixseg.runs.folder import RunFolder
 MOST_PROBABILITIES = 2e9
 """Bytes on the grid of the source: bringing more of them back from another grid would take several times that."""
 
-Tell = Callable[[str], None]
-"""Hears how far a prediction is."""
-
 
 @dataclass(frozen=True)
 class Predictor:
@@ -46,7 +42,8 @@ class Predictor:
         method: On the device of ``fabric``.
         config: Of its run.
         fabric: Where it computes.
-        classes: How many there are, the background included.
+        classes: Names by class index, the background first.
+        channels: Of the images.
         origin: Of its answer, where its weights were loaded from a run.
         output: The one that users get, if not the method's own answer.
     """
@@ -54,7 +51,8 @@ class Predictor:
     method: Method
     config: Config
     fabric: Fabric
-    classes: int
+    classes: Sequence[str]
+    channels: int
     origin: Origin = NOWHERE
     output: str = ""
 
@@ -83,8 +81,8 @@ class Predictor:
         facts = run.facts
         precision = settle_precision(run.config.runtime.precision, device, dims=run.config.data.dims)
         fabric = make_fabric(Hardware(device), precision)
-        classes = len(facts["classes"])
-        method, chosen, step = load(run, channels=facts["channels"], classes=classes, checkpoint=checkpoint)
+        classes, channels = tuple(facts["classes"]), int(facts["channels"])
+        method, chosen, step = load(run, channels=channels, classes=len(classes), checkpoint=checkpoint)
         named = {short_name(output, method.outputs): output for output in method.outputs}
         if branch and len(named) == 1:
             raise MixsegError(
@@ -93,12 +91,29 @@ class Predictor:
         config, output = config or run.config, named[branch] if branch else method.outputs[0]
         origin = Origin(weights_hash(method), digest(to_dict(config)), chosen, step, output)
         speed_up(method, run.config.changed(compile=False), fabric)
-        return Predictor(method.to(fabric.device), config, fabric, classes, origin, output)
+        return Predictor(method.to(fabric.device), config, fabric, classes, channels, origin, output)
 
     @property
     def answer(self) -> str:
         """The output that users get."""
         return self.output or self.method.outputs[0]
+
+    def prepare(self, native: Native) -> Scan:
+        """An image on the training grid, as the store has those that were trained on, with the way back to its own.
+
+        Raises:
+            MixsegError: If it has other channels than those.
+        """
+        if native.header.channels != self.channels:
+            raise MixsegError(
+                f"{native.header.source} has {native.header.channels} channels, and the run was trained on "
+                f"{self.channels}: give the images that it was trained on, CASE_0000, CASE_0001, ... for several "
+                "channels."
+            )
+        options = replace(self.config.data.prepare_options, target=None)
+        case = lay_out([native.header], options)[0]
+        scan, _ = to_grid(replace(native, full=None, drawn=None), case, options)
+        return scan
 
     def maps(
         self, scan: Scan, *, outputs: Collection[str] = (), sureness: bool = False, tell: Tell | None = None
@@ -128,35 +143,34 @@ class Predictor:
         with evaluating(self.method, self.fabric):
             return probabilities(self._pieces(scan, outputs, tell), self._grid(scan))
 
-    def on_source(
-        self, scan: Scan, place: PreparedCase, *, outputs: Collection[str] = (), tell: Tell | None = None
-    ) -> dict[str, Bytes]:
+    def on_source(self, scan: Scan, *, outputs: Collection[str] = (), tell: Tell | None = None) -> dict[str, Labels]:
         """The label map of each output on the ``(I, J, K)`` grid of the source image; arguments as for ``maps``."""
-        outputs = outputs or self.method.outputs
-        if not self.comes_back_by_probabilities(place, outputs):
+        outputs, case = outputs or self.method.outputs, scan.placed
+        if not self.comes_back_by_probabilities(case, outputs):
             found = self.maps(scan, outputs=outputs, tell=tell)
-            return {name: to_source(labels, place) for name, labels in found.labels.items()}
-        probs = self.probabilities_on_source(scan, place, outputs=outputs, tell=tell)
+            return {name: to_source(labels, case) for name, labels in found.labels.items()}
+        probs = self.probabilities_on_source(scan, outputs=outputs, tell=tell)
         return {name: self.decided(of) for name, of in probs.items()}
 
     def probabilities_on_source(
-        self, scan: Scan, place: PreparedCase, *, outputs: Collection[str] = (), tell: Tell | None = None
+        self, scan: Scan, *, outputs: Collection[str] = (), tell: Tell | None = None
     ) -> dict[str, NDArray[np.float32]]:
         """The class probabilities ``(classes, I, J, K)`` on the grid of the source image; arguments as for ``maps``."""
         probs = self.probabilities(scan, outputs=outputs, tell=tell)
-        return {name: probabilities_to_source(of.float().numpy(), place) for name, of in probs.items()}
+        case = scan.placed
+        return {name: probabilities_to_source(of.float().numpy(), case) for name, of in probs.items()}
 
-    def comes_back_by_probabilities(self, place: PreparedCase, outputs: Collection[str]) -> bool:
+    def comes_back_by_probabilities(self, case: PreparedCase, outputs: Collection[str]) -> bool:
         """Whether a scan was resampled: its probabilities have smoother borders on its own grid than its labels have.
 
         Not if those of so many outputs would fill the memory.
         """
-        slices, *plane = place.shape
-        grid = place.shape if place.dims == 3 else (*(place.field or plane), slices)
-        size = 4 * self.classes * len(outputs) * math.prod(place.source_shape)
-        return grid != place.source_shape and size <= MOST_PROBABILITIES
+        slices, *plane = case.shape
+        grid = case.shape if case.dims == 3 else (*(case.field or plane), slices)
+        size = 4 * len(self.classes) * len(outputs) * math.prod(case.header.shape)
+        return grid != case.header.shape and size <= MOST_PROBABILITIES
 
-    def decided(self, probs: NDArray[np.float32]) -> Bytes:
+    def decided(self, probs: NDArray[np.float32]) -> Labels:
         """The label map of the probabilities ``(classes, *S)`` of a whole scan, as ``maps`` makes it."""
         return largest_pieces(winners(torch.from_numpy(probs), dim=0).numpy(), self.config.inference.largest or ())
 
@@ -165,7 +179,7 @@ class Predictor:
         windows = Windows.of(self.config)
         if windows is None:
             return ""
-        sizes = {"channels": scan.channels, "classes": self.classes, "outputs": outputs}
+        sizes = {"channels": scan.channels, "classes": len(self.classes), "outputs": outputs}
         return windows.plan(self._grid(scan), **sizes, probabilities=probabilities)
 
     def _grid(self, scan: Scan) -> tuple[int, ...]:
@@ -174,6 +188,6 @@ class Predictor:
         return tuple(scan.image.shape[axis] for axis in axes)
 
     def _pieces(self, scan: Scan, outputs: Collection[str], tell: Tell | None) -> Iterator[Piece]:
-        windows = Windows.of(self.config)
-        intensity = self.config.data.intensity
-        return pieces(self.method, scan, intensity=intensity, windows=windows, outputs=outputs, tell=tell)
+        return pieces(
+            Forward(self.method, self.config.data.intensity, outputs), scan, Windows.of(self.config), tell=tell
+        )

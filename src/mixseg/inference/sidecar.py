@@ -129,7 +129,7 @@ def volumes_ml(labels: Labels, classes: Sequence[str], place: PreparedCase) -> d
     """The volume of each class above the background on the grid of the image; None where its voxels have no size."""
     if not place.spacing_known:
         return None
-    voxel = abs(float(np.linalg.det(np.array(place.affine)[:3, :3]))) / 1000
+    voxel = abs(float(np.linalg.det(np.array(place.header.affine)[:3, :3]))) / 1000
     counts = np.zeros(len(classes), np.int64)
     for k in range(labels.shape[-1]):  # slice by slice: counting takes eight bytes a voxel
         counts += np.bincount(labels[..., k].ravel(), minlength=len(classes))

@@ -1,4 +1,7 @@
-"""Where the windows of a volume lie, how much each voxel of one counts, and how much memory they need."""
+"""How a network is asked: slices some at a time, volumes window by window.
+
+Where the windows of a volume lie, how much each voxel of one counts, and how much memory they need.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +20,13 @@ from mixseg.methods import Method
 from mixseg.runs.config import Config
 
 WINDOWS_AT_ONCE = 4
+SLICES_AT_ONCE = 32
 FLOAT = 4
 """Bytes of one."""
+
+Box = tuple[slice, ...]
+Tell = Callable[[str], None]
+"""Hears how far a prediction is."""
 
 
 @dataclass(frozen=True)
@@ -99,36 +107,62 @@ def _by(size: Sequence[int]) -> str:
     return " x ".join(map(str, size))
 
 
-Box = tuple[slice, ...]
+class Grey(NamedTuple):
+    """Grey values on the device, and what a network's z-scores of them are made with.
+
+    Attributes:
+        image: ``(N, C, H, W)`` slices or one volume ``(C, *S)``, 0 to 255.
+        mean: Of the grey values of each channel, ``(N, C)`` or ``(C,)``.
+        std: Likewise.
+    """
+
+    image: Tensor
+    mean: Tensor
+    std: Tensor
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A method as a prediction calls it: grey values in, probabilities out.
+
+    Attributes:
+        method: In evaluation mode.
+        intensity: What its network is fed.
+        outputs: Those that are wanted; all of the method's if none are named.
+    """
+
+    method: Method
+    intensity: Literal["unit", "zscore"]
+    outputs: Collection[str] = ()
+
+    def __call__(self, grey: Grey) -> dict[str, Tensor]:
+        """Probabilities ``(n, classes, *S)`` of each output for ``(n, C, *S)``."""
+        fed = normalise(*grey, self.intensity)
+        return self.method.predict(fed.to(next(self.method.parameters()).dtype), self.outputs)
+
+
+def predict_slices(forward: Forward, slices: Grey) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+    """Probabilities ``(n, classes, H, W)`` of each output, for some of the slices at a time."""
+    for start in range(0, len(slices.image), SLICES_AT_ONCE):
+        some = slice(start, min(start + SLICES_AT_ONCE, len(slices.image)))
+        yield some, forward(Grey(*(each[some] for each in slices)))
 
 
 def predict_slabs(
-    method: Method,
-    image: Tensor,
-    mean: Tensor,
-    std: Tensor,
-    windows: Windows,
-    *,
-    intensity: Literal["unit", "zscore"],
-    outputs: Collection[str] = (),
-    tell: Callable[[str], None] | None = None,
+    forward: Forward, volume: Grey, windows: Windows, *, tell: Tell | None = None
 ) -> Iterator[tuple[Box, dict[str, Tensor]]]:
     """Probabilities ``(classes, *S)`` of each output, averaged over windows, and where in the volume they lie.
 
     They come in order along one axis and are overwritten when the next ones are asked for.
 
     Args:
-        method: In evaluation mode.
-        image: ``(C, *S)``, grey values 0 to 255, larger or smaller than a window.
-        mean: Of the grey values of each channel.
-        std: Likewise.
+        forward: The method.
+        volume: Larger or smaller than a window.
         windows: How they cover the volume.
-        intensity: What the network is fed.
-        outputs: Those that are wanted; all of the method's if none are named.
         tell: Hears how far it is.
     """
-    own = image.shape[1:]
-    wide = widen_image(image, windows.patch)
+    own = volume.image.shape[1:]
+    wide = widen_image(volume.image, windows.patch)
     # Along an axis that was widened there is one slab, and along any other a slice of the volume holds all of a slab.
     size, within = wide.shape[1:], inside(own, windows.patch)
     axis, starts = windows.slab_axis(size), windows.starts(size)
@@ -137,10 +171,9 @@ def predict_slabs(
     for start, end in itertools.pairwise([*starts[axis], size[axis]]):
         here = [[start] if of == axis else places for of, places in enumerate(starts)]
         for corners in windows.batches(here):
-            fed = torch.stack([wide[:, *_box(corner, windows.patch)] for corner in corners])
+            some = torch.stack([wide[:, *_box(corner, windows.patch)] for corner in corners])
             rows = (len(corners), -1)
-            fed = normalise(fed, mean.expand(rows), std.expand(rows), intensity)
-            sums.add(method.predict(fed.to(next(method.parameters()).dtype), outputs), corners)
+            sums.add(forward(Grey(some, volume.mean.expand(rows), volume.std.expand(rows))), corners)
             done += len(corners)
             if tell is not None:
                 tell(f"{done} of {count} windows")

@@ -14,12 +14,13 @@ from mixseg.data.prepare.archive import unpack
 from mixseg.data.prepare.build import digest
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared, tuples
+from mixseg.data.supervision import Data
 from mixseg.datasets.split import read_split
 from mixseg.runs.config import Config, make_config, read_config, refuse_unused
 from mixseg.runs.device import Hardware, said_once
 from mixseg.runs.provenance import COMMIT_VARIABLE
 from mixseg.runs.timers import Phases
-from mixseg.training.assemble import Data
+from mixseg.training.assemble import seen_by
 from mixseg.training.pseudo_labels import propose
 from mixseg.training.train import train
 
@@ -71,7 +72,7 @@ def _gather(path: Path, options: argparse.Namespace, out: Path, hardware: Hardwa
     proposals = propose(config, prepared, split, out, hardware=hardware)
     # An archive is named after the scans as a rule, a folder of arrays after anything.
     name = "" if options.data.is_dir() else options.data.stem
-    return config, replace(Data.of(prepared, split, config, proposals=proposals), folder=name)
+    return config, replace(seen_by(config, prepared, split, proposals=proposals), folder=name)
 
 
 def _arrays(data: Path, out: Path, options: PrepareOptions) -> Prepared:

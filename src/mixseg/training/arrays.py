@@ -13,16 +13,15 @@ import numpy as np
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Device
-from mixseg.data.arrays import ArrayScan
-from mixseg.data.native import Native
 from mixseg.data.prepare.build import build, digest, existing, key_of
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared
+from mixseg.data.scan import Native
 from mixseg.datasets.split import Split
 from mixseg.inference.model import Model, as_path
 from mixseg.runs.config import flat
 from mixseg.runs.device import Hardware, torch_as_it_was
-from mixseg.training.assemble import Data
+from mixseg.training.assemble import seen_by
 from mixseg.training.plan.settings import planned
 from mixseg.training.pseudo_labels import propose
 from mixseg.training.train import train as train_run
@@ -30,12 +29,12 @@ from mixseg.training.train import train as train_run
 
 @torch_as_it_was()
 def train(
-    scans: Iterable[ArrayScan],
+    scans: Iterable[Native],
     *,
     classes: Iterable[str],
     out: Path | str,
-    val: Iterable[ArrayScan] = (),
-    test: Iterable[ArrayScan] = (),
+    val: Iterable[Native] = (),
+    test: Iterable[Native] = (),
     device: Device = "auto",
     **settings: Any,  # noqa: ANN401 - config keys, each with its own type
 ) -> Model:
@@ -63,26 +62,26 @@ def train(
     everyone = [*scans, *val, *test]
     for each in everyone:
         _check_classes(each, classes)
-    config, plan = planned([each.extent for each in everyone], settings, out, hardware)
+    config, plan = planned([each.header for each in everyone], settings, out, hardware)
     if config.data.clip is not None:
         raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
     prepared = _prepare(everyone, classes, out.parent / ".prepared", config.data.prepare_options)
     for sentence in prepared.remarks():
         print(sentence, flush=True)
-    split = Split(*(tuple(each.name for each in part) for part in (scans, val, test)))
+    split = Split(*(tuple(each.header.id for each in part) for part in (scans, val, test)))
     proposals = propose(config, prepared, split, out, hardware=hardware)
-    data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan)
+    data = replace(seen_by(config, prepared, split, proposals=proposals), plan=plan)
     train_run(config, data, out, hardware=hardware, test=bool(test))
     return Model(out, device=device)
 
 
-def _listed(given: Iterable[ArrayScan], what: str) -> list[ArrayScan]:
+def _listed(given: Iterable[Native], what: str) -> list[Native]:
     """The scans of one part, from a list or a generator."""
     if not isinstance(given, Iterable):
         raise MixsegError(f"{what} is a list of scans, each made by mixseg.scan(name, image, ...), not {type(given)}.")
     found = list(given)
     for each in found:
-        if not isinstance(each, ArrayScan):
+        if not isinstance(each, Native):
             raise MixsegError(f"A scan to train with is made by mixseg.scan(name, image, ...): this is {type(each)}.")
     return found
 
@@ -96,27 +95,28 @@ def _class_names(given: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def _prepare(scans: Sequence[ArrayScan], classes: tuple[str, ...], beside: Path, options: PrepareOptions) -> Prepared:
+def _prepare(scans: Sequence[Native], classes: tuple[str, ...], beside: Path, options: PrepareOptions) -> Prepared:
     """The scans as a prepared folder, made once, so that a run on arrays is a run like any other."""
     headers = [
         replace(each.header, classes=classes, fingerprint=digest(each.header.fingerprint, classes)) for each in scans
     ]
+    named = [replace(each, header=header) for each, header in zip(scans, headers, strict=True)]
     key = key_of([header.fingerprint for header in headers], options)
     out = beside / f"arrays-{key[:12]}"
     # No worker processes: the arrays would travel to them, and a script needs no `if __name__` this way.
-    loads = [partial(_native, each) for each in scans]
+    loads = [partial(_itself, each) for each in named]
     return existing(out, key) or build(out, headers, loads, options, workers=1)
 
 
-def _native(given: ArrayScan) -> Native:
-    return given.native
+def _itself(given: Native) -> Native:
+    return given
 
 
-def _check_classes(given: ArrayScan, classes: Sequence[str]) -> None:
-    found = chain.from_iterable(np.unique(a) for a in (given.native.full, given.native.drawn) if a is not None)
+def _check_classes(given: Native, classes: Sequence[str]) -> None:
+    found = chain.from_iterable(np.unique(a) for a in (given.full, given.drawn) if a is not None)
     beyond = sorted({int(label) for label in found if label != IGNORE and label >= len(classes)})
     if beyond:
         raise MixsegError(
-            f"{given.name} has the label {beyond[0]}, and {len(classes)} classes are named ({', '.join(classes)}): "
-            "name them all, the background first."
+            f"{given.header.id} has the label {beyond[0]}, and {len(classes)} classes are named "
+            f"({', '.join(classes)}): name them all, the background first."
         )

@@ -1,80 +1,25 @@
-"""What a run trains on and is judged by, on the training grid."""
+"""What a run trains on and is judged by, and what the scans settle of its config."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.types import KINDS, Kind
+from mixseg.core.types import KINDS
 from mixseg.data.prepare.store import Prepared
-from mixseg.data.scan import Scan
-from mixseg.data.supervision import Seen, scan_of, see, unscored
+from mixseg.data.supervision import Data, Proposals, see
 from mixseg.datasets.split import Split
-from mixseg.inference.components import one_piece
+from mixseg.inference.maps import one_piece
 from mixseg.methods import METHODS
 from mixseg.runs.config import Config
 from mixseg.runs.config_groups import BatchSizes
-from mixseg.training.pseudo_labels import Proposals
 
 
-@dataclass(frozen=True)
-class Data:
-    """What a run trains on and is judged by, on the training grid.
-
-    Attributes:
-        classes: Names by class index, the background first.
-        train: Scans by kind of supervision, with just the labels that the run may see.
-        val: Scans with full masks, for choosing.
-        open_test: Gives the test scans; called only where the test set is asked for by name.
-        hash: Of the prepared arrays and of what the run sees of them.
-        protocol: Who is train, val and test, for the report.
-        proposals: The masks of some of the scans, if another run proposed them; kept in the run folder.
-        plan: Why the training grid is what it is, a sentence each, for the run folder.
-        folder: Name of the folder or archive of the scans, not its path: what a report calls them.
-    """
-
-    classes: tuple[str, ...]
-    train: Mapping[Kind, Sequence[Scan]]
-    val: Sequence[Scan] = ()
-    open_test: Callable[[], Sequence[Scan]] = tuple
-    hash: str = ""
-    protocol: Mapping[str, Any] = field(default_factory=dict)
-    proposals: Proposals | None = None
-    plan: Sequence[str] = ()
-    folder: str = ""
-
-    @property
-    def channels(self) -> int:
-        """How many channels the images have: the same for every scan."""
-        return next(scan.channels for scans in self.train.values() for scan in scans)
-
-    @staticmethod
-    def of(prepared: Prepared, split: Split, config: Config, *, proposals: Proposals | None = None) -> Data:
-        """What the method of ``config`` may see of a prepared folder."""
-        method = METHODS[config.method.name]
-        n = None if method.ignores_set else config.data.set
-        masks = proposals.masks if proposals else {}
-        view = see(prepared, split, sees=method.sees, n=n, ratio=config.data.ratio, proposals=masks)
-        train: dict[Kind, Seen] = {"full": view.full, "partial": view.partial, "bare": view.bare}
-        protocol: dict[str, list[str]] = {
-            **{kind: [seen.id for seen in cases if seen.id not in masks] for kind, cases in train.items()},
-            **({"proposed": list(masks)} if masks else {}),
-            **({"unused": list(view.unused)} if view.unused else {}),
-            "val": [seen.id for seen in view.val],
-            "test patients": list(split.test),
-            **({"unscored": list(names)} if (names := unscored(prepared, split)) else {}),
-        }
-        return Data(
-            classes=view.classes,
-            train={kind: [scan_of(seen) for seen in cases] for kind, cases in train.items()},
-            val=[scan_of(seen) for seen in view.val],
-            open_test=lambda: [scan_of(seen) for seen in view.open_test()],
-            hash=prepared.content,
-            protocol=protocol,
-            proposals=proposals,
-        )
+def seen_by(config: Config, prepared: Prepared, split: Split, *, proposals: Proposals | None = None) -> Data:
+    """What the method of ``config`` may see of a prepared folder."""
+    method = METHODS[config.method.name]
+    n = None if method.ignores_set else config.data.set
+    return see(prepared, split, sees=method.sees, n=n, ratio=config.data.ratio, proposals=proposals)
 
 
 def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:

@@ -16,6 +16,7 @@ from mixseg.core.errors import MixsegError, listed
 from mixseg.core.files import read_json
 from mixseg.core.types import IGNORE, Kind
 from mixseg.data.batches import check_share
+from mixseg.data.supervision import Data
 from mixseg.methods import METHODS, Method
 from mixseg.networks import Network
 from mixseg.runs.build import build
@@ -23,7 +24,6 @@ from mixseg.runs.config import Config, from_dict, make_config, refuse_unused, to
 from mixseg.runs.config_groups import DataConfig, TrainingConfig
 from mixseg.runs.device import Hardware, accelerator_of
 from mixseg.runs.folder import RunFolder
-from mixseg.training.assemble import Data
 from mixseg.training.plan.settings import PLANNED, taken_over
 from mixseg.training.pseudo_labels import FILE, find_source, refuse_unfinished
 from mixseg.training.trackers import refuse_absent

@@ -15,12 +15,12 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing_folder
 from mixseg.core.progress import Progress
 from mixseg.core.types import Case, Labels
-from mixseg.data.native import Extent
 from mixseg.data.prepare.build import digest
-from mixseg.data.prepare.files import prepare
+from mixseg.data.prepare.files import prepare, read_header
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.resample import to_source
 from mixseg.data.scan import Scan
+from mixseg.data.supervision import Data
 from mixseg.datasets import formats, load, recognise
 from mixseg.datasets.contents import shows_foreground
 from mixseg.datasets.folds import make_fold
@@ -42,7 +42,7 @@ from mixseg.runs.config import Config, flat
 from mixseg.runs.device import Hardware, said_once
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.timers import Phases
-from mixseg.training.assemble import Data
+from mixseg.training.assemble import seen_by
 from mixseg.training.checks import refuse_early
 from mixseg.training.plan.grid import choose_dims
 from mixseg.training.plan.settings import planned
@@ -90,7 +90,7 @@ def train_folder(
     flags.check(str(folder))
     with said_once(hardware):
         cases = load(folder, dataset, flags, print)
-        config, plan = planned(map(extent_of, cases), settings, out, hardware)
+        config, plan = planned(map(read_header, cases), settings, out, hardware)
         split = find_split(folder, cases, config)
         if test and not split.test:
             raise MixsegError(NO_TEST)
@@ -101,7 +101,7 @@ def train_folder(
         for sentence in prepared.remarks():
             print(sentence)
         proposals = propose(config, prepared, split, out, hardware=hardware)
-        data = replace(Data.of(prepared, split, config, proposals=proposals), plan=plan, folder=folder.resolve().name)
+        data = replace(seen_by(config, prepared, split, proposals=proposals), plan=plan, folder=folder.resolve().name)
         print(who_trains(data, split, cases), flush=True)
     before = RunFolder(out).finished
     phases.end("data")
@@ -109,7 +109,7 @@ def train_folder(
     if run.finished != before or not _written(run):
         scored_test = bool(run.finished and run.finished["test"])
         scans = (*data.val, *(data.open_test() if scored_test else ()))
-        write_predictions(run, scans, prepared, cases, hardware)
+        write_predictions(run, scans, cases, hardware)
     return run
 
 
@@ -177,9 +177,7 @@ def _written(run: RunFolder) -> bool:
     return (run.path / "predictions").is_dir() and (bool(run.config.data.target) or (run.path / "native").is_dir())
 
 
-def write_predictions(
-    run: RunFolder, scans: Sequence[Scan], prepared: Prepared, cases: Sequence[Case], hardware: Hardware
-) -> None:
+def write_predictions(run: RunFolder, scans: Sequence[Scan], cases: Sequence[Case], hardware: Hardware) -> None:
     """What the run answers for ``scans``, as ``predictions/<checkpoint>/<branch>/CASE.nii.gz`` on the image's grid.
 
     They are scored there too, in voxels and in mm: ``native/metrics.csv`` and ``native/summary*.json``.
@@ -189,7 +187,7 @@ def write_predictions(
         shutil.rmtree(run.path / name, ignore_errors=True)  # of a shorter training, perhaps of more scans
     # A folder is there when all of it is: a run that is killed on the way writes it anew when it is called again.
     with replacing_folder(run.path / "predictions", marker="") as out:
-        for checkpoint, id_, maps in _on_source(run, scans, prepared, hardware):
+        for checkpoint, id_, maps in _on_source(run, scans, hardware):
             for branch, labels in maps.items():
                 formats.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
     if scans and not run.config.data.target:  # with a target, the files' own masks have other classes
@@ -198,7 +196,7 @@ def write_predictions(
 
 
 def _on_source(
-    run: RunFolder, scans: Sequence[Scan], prepared: Prepared, hardware: Hardware
+    run: RunFolder, scans: Sequence[Scan], hardware: Hardware
 ) -> Iterator[tuple[str, str, dict[str, Labels]]]:
     """Checkpoint, scan and label maps by output: as ``mixseg predict`` would write them.
 
@@ -214,21 +212,16 @@ def _on_source(
                 weights = (run.path / f"{checkpoint}.pt").exists()
                 predictor = Predictor.of(run, device=hardware.device, checkpoint=checkpoint) if weights else None
                 for scan in scans:
-                    place = prepared[scan.name]
-                    if predictor and predictor.comes_back_by_probabilities(place, names):
-                        maps = predictor.on_source(scan, place)
+                    if predictor and predictor.comes_back_by_probabilities(scan.placed, names):
+                        maps = predictor.on_source(scan)
                     else:
-                        maps = {name: to_source(kept[f"{checkpoint}/{name}/{scan.name}"], place) for name in names}
+                        maps = {
+                            name: to_source(kept[f"{checkpoint}/{name}/{scan.name}"], scan.placed) for name in names
+                        }
                     yield checkpoint, scan.name, maps
                     bar.step(scan.name)
 
 
-def extent_of(case: Case) -> Extent:
-    """How large a scan is; only headers are read."""
-    place = formats.read_geometry(case.image[0])
-    return Extent(place.shape, place.spacing, place.spacing_known)
-
-
 def sensible_dims(cases: Sequence[Case]) -> int:
     """3 for scans with many slices that are about as far apart as pixels are, else 2."""
-    return choose_dims([extent_of(case) for case in cases])[0]
+    return choose_dims([read_header(case) for case in cases])[0]

@@ -6,7 +6,6 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ import numpy as np
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import writing_arrays
 from mixseg.core.progress import track
-from mixseg.core.types import Labels
 from mixseg.data.prepare.store import Prepared
-from mixseg.data.supervision import scan_of, see
+from mixseg.data.supervision import Proposals, see
 from mixseg.datasets.split import Split
 from mixseg.inference.predictor import Predictor
 from mixseg.methods import METHODS
@@ -28,19 +26,6 @@ from mixseg.runs.folder import RunFolder
 FILE = "proposals.npz"
 CHECKPOINT = "last"
 """Whose answers are proposed: no score chose it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Proposals:
-    """What a proposals run learns from beside the full masks.
-
-    Attributes:
-        masks: Case id -> class indices on the prepared grid.
-        origin: "methods": of the chain of runs that led here, the oldest first; "checkpoint": hash of the weights.
-    """
-
-    masks: Mapping[str, Labels]
-    origin: Mapping[str, Any]
 
 
 def find_source(config: Config, out: Path) -> RunFolder | None:
@@ -189,8 +174,7 @@ def propose(
     begun = kept(out, source)
     if begun is not None:
         return begun
-    seen = see(prepared, split, sees="unlabelled", n=config.data.set, ratio=config.data.ratio)
-    scans = [scan_of(each) for each in seen.bare]
+    scans = see(prepared, split, sees="unlabelled", n=config.data.set, ratio=config.data.ratio).train["bare"]
     if not scans:
         raise MixsegError(f"All train scans of {prepared.folder} have full masks: there is nothing to propose.")
     check_source(source, config, prepared, split, [scan.name for scan in scans])

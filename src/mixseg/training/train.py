@@ -18,8 +18,9 @@ from mixseg.core.progress import Progress
 from mixseg.core.signals import terminable
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
-from mixseg.data.crop import uncut
+from mixseg.data.resample import uncut
 from mixseg.data.scan import Scan
+from mixseg.data.supervision import Data
 from mixseg.datasets.split import NO_TEST
 from mixseg.evaluation.scores import Row, score_case, summarise, write_metrics
 from mixseg.inference.predictor import Predictor
@@ -32,7 +33,7 @@ from mixseg.runs.device import Hardware, accelerator_of, disband, lead, make_fab
 from mixseg.runs.folder import RunFolder, environment
 from mixseg.runs.log import read_log
 from mixseg.runs.timers import Phases
-from mixseg.training.assemble import Data, settle_batch, settle_largest
+from mixseg.training.assemble import settle_batch, settle_largest
 from mixseg.training.checks import check_classes, remarks
 from mixseg.training.loop import fit
 from mixseg.training.pseudo_labels import FILE as PROPOSALS
@@ -92,7 +93,7 @@ def train(
         _let_go(fabric)
         if state is not None:
             held.enter_context(terminable())  # so that the last checkpoint is written to its end
-            predictor = Predictor(state.method, config, fabric, len(data.classes))
+            predictor = Predictor(state.method, config, fabric, data.classes, data.channels)
             rows = _assess(predictor, state.weights(), data, folder, test=test)
             phases.end("assess")
             writer.wait()

@@ -13,8 +13,8 @@ from mixseg.core.types import IGNORE
 from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import short_name
-from mixseg.inference.maps import predict_slices, winners
-from mixseg.inference.sliding_window import Windows, predict_slabs
+from mixseg.inference.maps import winners
+from mixseg.inference.sliding_window import Forward, Grey, Windows, predict_slabs, predict_slices
 from mixseg.methods import Method
 from mixseg.methods.losses import DIVERGENCES
 from mixseg.runs.config import Config
@@ -24,7 +24,7 @@ WATCHED_SLICES = 32
 WATCHED_VOLUMES = 2
 
 
-class Seen(NamedTuple):
+class Answers(NamedTuple):
     """Some rows at a time of what is held: slices, or a slab of a volume.
 
     Attributes:
@@ -57,19 +57,19 @@ class Held:
         )
         self.voxels = sum(scan.image.size // scan.channels for scan in scans)
 
-    def __call__(self, method: Method) -> Iterator[Seen]:
+    def __call__(self, method: Method) -> Iterator[Answers]:
         """All of it, as the network answers it. Windows of volumes are half a patch apart, whatever the config says."""
-        kind = self.config.data.intensity
+        forward = Forward(method, self.config.data.intensity)
         if self.stack is not None:
-            mean, std = self.mean[self.owner], self.std[self.owner]
-            for some, found in predict_slices(method, self.stack, mean, std, intensity=kind):
-                yield Seen(self.owner[some], None if self.truth is None else self.truth[some], found)
+            slices = Grey(self.stack, self.mean[self.owner], self.std[self.owner])
+            for some, found in predict_slices(forward, slices):
+                yield Answers(self.owner[some], None if self.truth is None else self.truth[some], found)
             return
         windows = Windows(self.config.data.patch, weights=self.config.inference.window)
         for at, image in enumerate(self.images):
-            for place, found in predict_slabs(method, image, self.mean[at], self.std[at], windows, intensity=kind):
+            for place, found in predict_slabs(forward, Grey(image, self.mean[at], self.std[at]), windows):
                 truth = self.truths[at][place][None] if self.truths else None
-                yield Seen(self.owner[at : at + 1], truth, {name: probs[None] for name, probs in found.items()})
+                yield Answers(self.owner[at : at + 1], truth, {name: probs[None] for name, probs in found.items()})
 
 
 class Look:

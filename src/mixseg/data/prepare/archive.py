@@ -21,11 +21,11 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
 from mixseg.core.types import Case
 from mixseg.core.workers import run_all
-from mixseg.data.native import Header, Native, check_headers
 from mixseg.data.prepare.build import build, existing, key_of
 from mixseg.data.prepare.codec import decode_image, decode_labels, encode_image, encode_labels
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared, tuples
+from mixseg.data.scan import Header, Native, check_headers
 
 FORMAT = "mixseg archive 1"
 
@@ -44,12 +44,12 @@ def pack(
         options: Of these only ``clip`` matters: images are carried in 8 bits.
         workers: Processes; ``None`` is one per core.
     """
-    from mixseg.data.prepare.files import read_header  # reads image files, which unpacking never does
+    from mixseg.data.prepare.files import read_checked  # reads image files, which unpacking never does
 
     clip = (options or PrepareOptions()).clip
-    headers = [read_header(case) for case in cases]
+    headers = read_checked(cases)
     check_headers(headers)
-    jobs = [(case, clip) for case in cases]
+    jobs = [(case, header, clip) for case, header in zip(cases, headers, strict=True)]
     coded = run_all(_coded, jobs, names=[case.id for case in cases], label="packing", workers=workers)
     index: dict[str, Any] = {"format": FORMAT, "clip": clip, "cases": []}
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
@@ -93,12 +93,12 @@ def unpack(path: Path, out: Path, options: PrepareOptions | None = None, *, work
 Coded = tuple[dict[str, bytes], tuple[float, ...], tuple[float, ...]]
 
 
-def _coded(job: tuple[Case, tuple[float, float] | None]) -> Coded:
+def _coded(job: tuple[Case, Header, tuple[float, float] | None]) -> Coded:
     """The members of the archive for one scan, and the intensities that became 0 and 255."""
     from mixseg.data.prepare.files import read_native
 
-    case, clip = job
-    native = read_native(case, clip=clip)
+    case, header, clip = job
+    native = read_native(case, header, clip=clip)
     parts = {f"image{channel}": encode_image(image) for channel, image in enumerate(native.image)}
     for name, labels in (("full", native.full), ("drawn", native.drawn)):
         if labels is not None:
@@ -119,7 +119,7 @@ def _decoded(path: Path, number: int, header: Header, ends: tuple[tuple[float, .
             )
     except (OSError, KeyError, zipfile.BadZipFile, lzma.LZMAError) as error:
         raise _damaged(path, error) from None
-    return Native(image, ends[0], ends[1], full, drawn)
+    return Native(header, image, *ends, full, drawn)
 
 
 def _index(path: Path) -> dict[str, Any]:

@@ -10,22 +10,28 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.format import open_memmap
-from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import explained, replacing_folder, write_json
-from mixseg.core.types import IGNORE, Labels
+from mixseg.core.types import IGNORE, Bytes, Labels
 from mixseg.core.workers import run_all
-from mixseg.data.crop import Places, centred, cut_off, kept_part
-from mixseg.data.native import Extent, Header, Native, check_headers, not_meant
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import ARRAYS, BEYOND, FADED, FORMAT, Prepared, PreparedCase
-from mixseg.data.resample import resize_image, resize_labels, resize_masks, resize_strokes, size_at, to_slices
-from mixseg.data.scan import Scan
+from mixseg.data.resample import (
+    centred,
+    cut_off,
+    kept_part,
+    resize_image,
+    resize_labels,
+    resize_masks,
+    resize_strokes,
+    size_at,
+    to_slices,
+)
+from mixseg.data.scan import Header, Native, Places, Scan, check_headers, not_meant
 from mixseg.datasets.partial_labels import GENERATORS
 
 INDEX = "index.json"
@@ -39,7 +45,6 @@ class _Job:
     folder: Path
     case: PreparedCase
     load: Callable[[], Native]
-    classes: tuple[str, ...]
     options: PrepareOptions
 
 
@@ -88,7 +93,7 @@ def build(
         with explained(out):
             for name in ARRAYS:
                 _allocate(folder / f"{name}.npy", voxels * (channels if name == "image" else 1))
-        jobs = [_Job(folder, case, load, names, options) for case, load in zip(cases, loads, strict=True)]
+        jobs = [_Job(folder, case, load, options) for case, load in zip(cases, loads, strict=True)]
         ids = [case.id for case in cases]
         filled = run_all(_fill, jobs, names=ids, label="preparing", workers=workers)
         beyond = np.concatenate([places for _, places in filled])
@@ -112,25 +117,17 @@ def lay_out(headers: Sequence[Header], options: PrepareOptions) -> list[Prepared
     cases = []
     offset = 0
     generated = options.partial in GENERATORS
-    meant = not not_meant([Extent(header.shape, header.spacing) for header in headers])
+    meant = not not_meant(headers)
     for header in headers:
         shape, spacing, field = _placed(header, options)
         case = PreparedCase(
-            id=header.id,
-            patient=header.patient,
-            frame=header.frame,
+            header=header,
             dims=options.dims,
             shape=shape,
             spacing=spacing,
             spacing_known=header.spacing_known and meant,
-            source_shape=header.shape,
-            affine=header.affine,
-            source=header.source,
             offset=offset,
-            has_full=header.has_full,
             has_partial=options.partial != "none" and (header.has_drawn or (generated and header.has_full)),
-            split=header.split,
-            annotated=header.annotated,
             field=field,
         )
         offset += case.voxels
@@ -163,47 +160,48 @@ def _resampled(header: Header, options: PrepareOptions) -> tuple[int, ...]:
     return size_at(shape, spacing, options.spacing, options.long_side)
 
 
-class OnGrid(NamedTuple):
-    """One scan on the prepared grid.
+def to_grid(native: Native, case: PreparedCase, options: PrepareOptions) -> tuple[Scan, PreparedCase]:
+    """A scan on the prepared grid: resampled, then labelled, then cropped. With its entry, which is complete now.
 
-    Attributes:
-        image: ``(K, channels, H, W)`` in 2D, ``(channels, I, J, K)`` in 3D.
-        full: Class indices, and IGNORE where there is no mask or no image.
-        partial: Class indices, and IGNORE where nothing is labelled.
-        beyond: The foreground of the full mask that the grid cuts off.
-        lost_partial: How many labelled voxels of the partial map it cuts off.
-        faded: Classes that are too thin for the grid: much of what the full mask has of them is not there.
+    The only way from voxels to a grid: that of the store, and so of what a training learns from and is scored on, and
+    that of each image which a run predicts.
     """
-
-    image: NDArray[np.uint8]
-    full: Labels
-    partial: Labels
-    beyond: Places
-    lost_partial: int
-    faded: tuple[int, ...]
-
-
-def to_grid(native: Native, case: PreparedCase, classes: tuple[str, ...], options: PrepareOptions) -> OnGrid:
-    """One scan on the prepared grid: resampled, then labelled, then cropped."""
     stack = to_slices if options.dims == 2 else np.asarray
     keeps_shape = options.dims == 3 or bool(case.field)
     size = case.field or case.shape[3 - options.dims :]
-    image = resize_image(stack(native.image), size, smooth=keeps_shape)
-    table = _targets(classes, options)
-    full = partial = np.full((*case.shape[: 3 - options.dims], *size), IGNORE, np.uint8)
+    final = case.shape[3 - options.dims :]
+    image = centred(resize_image(stack(native.image), size, smooth=keeps_shape), final, 0)
+    table = _targets(native.header.classes, options)
+    full = partial = beyond = None
     faded: tuple[int, ...] = ()
     if native.full is not None:
         full = table[(resize_masks if keeps_shape else resize_labels)(stack(native.full), size)]
         faded = faded_classes(table[native.full], full)
-    if options.partial in GENERATORS and native.full is not None:
+        beyond = cut_off(full, final)
+    if options.partial in GENERATORS and full is not None:
         rng = np.random.default_rng([options.seed, zlib.crc32(case.id.encode())])
         partial = GENERATORS[options.partial](full, rng, axis=0 if options.dims == 2 else -1)
     elif options.partial != "none" and native.drawn is not None:
         partial = table[resize_strokes(stack(native.drawn), size)]
-    final = case.shape[3 - options.dims :]
-    kept = centred(partial, final, IGNORE)
-    lost = int((partial != IGNORE).sum()) - int((kept != IGNORE).sum())
-    return OnGrid(centred(image, final, 0), centred(full, final, IGNORE), kept, cut_off(full, final), lost, faded)
+    kept = None if partial is None else centred(partial, final, IGNORE)
+    mean, std = moments(image, case)
+    case = replace(
+        case,
+        low=native.low,
+        high=native.high,
+        mean=mean,
+        std=std,
+        faded=faded,
+        lost=0 if beyond is None else len(beyond),
+        lost_partial=_labelled(partial) - _labelled(kept),
+    )
+    spacing = case.spacing if case.spacing_known else None
+    full = None if full is None else centred(full, final, IGNORE)
+    return Scan(case.id, image, full, kept, mean, std, spacing, beyond, case), case
+
+
+def _labelled(labels: Labels | None) -> int:
+    return 0 if labels is None else int((labels != IGNORE).sum())
 
 
 def faded_classes(before: Labels, after: Labels) -> tuple[int, ...]:
@@ -231,21 +229,19 @@ def _allocate(path: Path, size: int) -> None:
 
 def _fill(job: _Job) -> tuple[PreparedCase, Places]:
     """Write one scan into the arrays; return its entry, now complete, and what the grid cuts off."""
-    native = job.load()
-    case = job.case
-    placed = to_grid(native, case, job.classes, job.options)
+    scan, case = to_grid(job.load(), job.case, job.options)
     for name in ARRAYS:
-        part: NDArray[np.uint8] = getattr(placed, name)
-        channels = len(native.image) if name == "image" else 1
+        part: Bytes | None = getattr(scan, name)
+        channels = scan.channels if name == "image" else 1
         target = open_memmap(job.folder / f"{name}.npy", mode="r+")
-        target[case.offset * channels : (case.offset + case.voxels) * channels] = part.ravel()
+        target[case.offset * channels : (case.offset + case.voxels) * channels] = (
+            IGNORE if part is None else part.ravel()
+        )
         target.flush()
-    mean, std = moments(placed.image, case)
-    case = replace(case, lost=len(placed.beyond), lost_partial=placed.lost_partial, faded=placed.faded)
-    return replace(case, low=native.low, high=native.high, mean=mean, std=std), placed.beyond
+    return case, np.empty((0, 4), np.int32) if scan.beyond is None else scan.beyond
 
 
-def moments(image: NDArray[np.uint8], case: PreparedCase) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def moments(image: Bytes, case: PreparedCase) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel of an image on the prepared grid, without what was padded."""
     if case.field:
         rows, columns = kept_part(case.shape[1:], case.field)
@@ -254,7 +250,7 @@ def moments(image: NDArray[np.uint8], case: PreparedCase) -> tuple[tuple[float, 
     return mean, std
 
 
-def _moments(image: NDArray[np.uint8]) -> tuple[float, float]:
+def _moments(image: Bytes) -> tuple[float, float]:
     """Mean and standard deviation, from counts in whole numbers: the same to the last digit in any memory order."""
     counts = np.bincount(image.ravel(), minlength=256)
     grey = np.arange(256)
@@ -273,11 +269,3 @@ def _content(folder: Path) -> str:
                 state.update(block)
             os.fsync(file.fileno())
     return state.hexdigest()
-
-
-def bare_scan(header: Header, native: Native, options: PrepareOptions) -> tuple[Scan, PreparedCase]:
-    """An image alone on the training grid, as it would have been prepared, and the way back to its own grid."""
-    place = lay_out([header], options)[0]
-    image = to_grid(replace(native, full=None, drawn=None), place, header.classes, options).image
-    mean, std = moments(image, place)
-    return Scan(header.id, image, mean=mean, std=std), replace(place, mean=mean, std=std)

@@ -12,10 +12,10 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import refuse_replacing
 from mixseg.core.types import Case, Source
 from mixseg.data.intensity import to_8_bits
-from mixseg.data.native import Header, Native
 from mixseg.data.prepare.build import INDEX, PREPARED, build, digest, existing, key_of
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared
+from mixseg.data.scan import Header, Native
 from mixseg.datasets import formats
 
 __all__ = ["PrepareOptions", "prepare"]
@@ -37,8 +37,8 @@ def prepare(
     if found is not None:
         return found
     refuse_replacing(out, INDEX, PREPARED)  # before minutes of work, not after
-    headers = [read_header(case) for case in cases]
-    loads = [partial(read_native, case, clip=options.clip) for case in cases]
+    headers = read_checked(cases)
+    loads = [partial(read_native, case, header, clip=options.clip) for case, header in zip(cases, headers, strict=True)]
     return build(out, headers, loads, options, workers=workers)
 
 
@@ -62,15 +62,8 @@ def _stamp(source: Source | None) -> object:
 
 
 def read_header(case: Case) -> Header:
-    """What the files' headers say; image and masks that do not lie in the same place are refused."""
+    """What is known of a scan before its voxels are read: of its files, the header of the first image alone."""
     place = formats.read_geometry(case.image[0])
-    for other in (*case.image[1:], case.full, case.partial):
-        difference = formats.same_geometry(place, formats.read_geometry(other)) if other is not None else ""
-        if other is not None and difference:
-            raise MixsegError(
-                f"{other.path} does not lie on its image {case.image[0].path}: {difference}; "
-                "export it again on the grid of the image."
-            )
     return Header(
         id=case.id,
         patient=case.patient,
@@ -90,7 +83,31 @@ def read_header(case: Case) -> Header:
     )
 
 
-def read_native(case: Case, *, clip: tuple[float, float] | None) -> Native:
+def check_geometry(case: Case, header: Header) -> None:
+    """Nothing, if all files of a case lie in the same place.
+
+    Raises:
+        MixsegError: With the first channel or mask that does not lie on the first image.
+    """
+    place = formats.Geometry(header.shape, np.array(header.affine), header.spacing_known)
+    for other in (*case.image[1:], case.full, case.partial):
+        difference = formats.same_geometry(place, formats.read_geometry(other)) if other is not None else ""
+        if other is not None and difference:
+            raise MixsegError(
+                f"{other.path} does not lie on its image {case.image[0].path}: {difference}; "
+                "export it again on the grid of the image."
+            )
+
+
+def read_checked(cases: Sequence[Case]) -> list[Header]:
+    """The headers of scans that are about to be read."""
+    headers = [read_header(case) for case in cases]
+    for case, header in zip(cases, headers, strict=True):
+        check_geometry(case, header)
+    return headers
+
+
+def read_native(case: Case, header: Header, *, clip: tuple[float, float] | None) -> Native:
     """The voxels of a case, its image in 8 bits."""
     channels = [to_8_bits(formats.read_image(source).array, clip) for source in case.image]
     images, low, high = zip(*channels, strict=True)
@@ -99,4 +116,4 @@ def read_native(case: Case, *, clip: tuple[float, float] | None) -> Native:
         for source in (case.full, case.partial)
     )
     # Files come in either memory order; everything from here on, random draws included, should not notice.
-    return Native(np.ascontiguousarray(np.stack(images)), low, high, full, drawn)
+    return Native(header, np.ascontiguousarray(np.stack(images)), low, high, full, drawn)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import read_json
 from mixseg.core.types import Bytes, Kind
 from mixseg.data.intensity import FAINT, faint
+from mixseg.data.scan import Header, Places
 
 FORMAT = 1
 ARRAYS = ("image", "full", "partial")
@@ -26,24 +27,16 @@ A_FEW = 0.1
 
 @dataclass(frozen=True)
 class PreparedCase:
-    """One scan on the prepared grid, and the way back to its file.
+    """An entry of the store: a scan's header, how it lies on the prepared grid, and so the way back to its file.
 
     Attributes:
-        id: Unique in its dataset.
-        patient: Whose scan it is.
-        frame: Which of the patient's scans, or "".
+        header: Of the file: what the scan was before.
         dims: 2 for a stack of slices, 3 for a volume.
         shape: ``(K, H, W)`` in 2D; in 3D ``(I, J, K)``, of the source or resampled.
         spacing: Voxel size in mm along the axes of ``shape``.
-        spacing_known: False where the source's format holds no voxel size.
-        source_shape: ``(I, J, K)`` of the source image.
-        affine: Its voxel indices to millimetres, RAS+, four rows.
-        source: The name of its (first) file.
+        spacing_known: False where the source's format holds no voxel size, or all scans claim one that cannot be meant.
         offset: Voxels before this case in ``full.npy`` and ``partial.npy``; ``image.npy`` has as many per channel.
-        has_full: Whether the full map is one; it is all IGNORE otherwise.
-        has_partial: The same of the partial map.
-        split: The part that the layout on disk puts it in, or "".
-        annotated: The classes that the annotator looked for; ``None`` means all of them.
+        has_partial: Whether the partial map has labels, drawn or made; it is all IGNORE otherwise.
         low: Intensity that became 0, per channel.
         high: Intensity that became 255, per channel.
         mean: Mean of the 8-bit image, per channel: with ``std`` it gives z-scores.
@@ -55,21 +48,13 @@ class PreparedCase:
         faded: Classes of the full mask that are too thin for the grid.
     """
 
-    id: str
-    patient: str
-    frame: str
+    header: Header
     dims: int
     shape: tuple[int, int, int]
     spacing: tuple[float, float, float]
     spacing_known: bool
-    source_shape: tuple[int, int, int]
-    affine: tuple[tuple[float, ...], ...]
-    source: str
     offset: int
-    has_full: bool
     has_partial: bool
-    split: str = ""
-    annotated: tuple[str, ...] | None = None
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     mean: tuple[float, ...] = ()
@@ -78,6 +63,31 @@ class PreparedCase:
     lost: int = 0
     lost_partial: int = 0
     faded: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Unique in its dataset."""
+        return self.header.id
+
+    @property
+    def patient(self) -> str:
+        """Whose scan it is."""
+        return self.header.patient
+
+    @property
+    def split(self) -> str:
+        """The part that the layout on disk puts it in, or ""."""
+        return self.header.split
+
+    @property
+    def annotated(self) -> tuple[str, ...] | None:
+        """The classes that the annotator looked for; None means all of them."""
+        return self.header.annotated
+
+    @property
+    def has_full(self) -> bool:
+        """Whether the full map is one; it is all IGNORE otherwise."""
+        return self.header.has_full
 
     @property
     def kind(self) -> Kind:
@@ -111,9 +121,24 @@ class PreparedCase:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, entry: dict[str, Any]) -> Self:
-        """The case that ``as_json`` described."""
-        return cls(**tuples(entry))
+    def from_json(cls, entry: Mapping[str, Any], *, channels: int) -> Self:
+        """The case that ``as_json`` described, or that an earlier version did."""
+        entry = tuples(entry if "header" in entry else _with_header(entry, channels))
+        return cls(**{**entry, "header": Header(**entry["header"])})
+
+
+def _with_header(entry: Mapping[str, Any], channels: int) -> dict[str, Any]:
+    """An entry of version 0.1.0, which held some of the header beside the rest; nobody asks for what it lacks."""
+    moved = {
+        key: entry[key] for key in ("id", "patient", "frame", "annotated", "split", "source", "affine", "has_full")
+    }
+    spacing = np.linalg.norm(np.asarray(entry["affine"])[:3, :3], axis=0).tolist()
+    header = {
+        **moved,
+        **{"classes": (), "channels": channels, "shape": entry["source_shape"], "spacing": spacing},
+        **{"spacing_known": entry["spacing_known"], "has_drawn": entry["has_partial"], "fingerprint": ""},
+    }
+    return {**{key: value for key, value in entry.items() if key not in {*moved, "source_shape"}}, "header": header}
 
 
 def tuples(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -144,9 +169,9 @@ class Prepared:
         self.index: dict[str, Any] = read_json(folder / "index.json")
         if not isinstance(self.index, dict) or self.index.get("format") != FORMAT:
             raise MixsegError(f"{folder} was not prepared by this version of mixseg: prepare the scans again.")
-        self.cases = tuple(PreparedCase.from_json(entry) for entry in self.index["cases"])
         self.classes: tuple[str, ...] = tuple(self.index["classes"])
         self.channels: int = self.index["channels"]
+        self.cases = tuple(PreparedCase.from_json(entry, channels=self.channels) for entry in self.index["cases"])
         self.dims: int = self.index["options"]["dims"]
         self.hash: str = self.index["hash"]
         self.content: str = self.index["content"]
@@ -167,8 +192,8 @@ class Prepared:
         """``case.shape``: class indices, IGNORE where unlabelled."""
         return self._part("partial", case).reshape(case.shape)
 
-    def beyond(self, case: PreparedCase) -> NDArray[np.int32]:
-        """``(case.lost, 4)``: foreground of the full mask that lies beyond the grid, see ``crop.cut_off``."""
+    def beyond(self, case: PreparedCase) -> Places:
+        """``(case.lost, 4)``: foreground of the full mask that lies beyond the grid, see ``resample.cut_off``."""
         if not case.lost:
             return np.empty((0, 4), np.int32)
         first = sum(other.lost for other in self.cases if other.offset < case.offset)

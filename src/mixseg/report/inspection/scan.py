@@ -44,6 +44,8 @@ class LabelMap:
 class Preview:
     """The slice along the last axis that shows most, turned so that the patient's front or head is up.
 
+    A picture for the page, and no step of a scan's way to a batch: nothing goes on from here.
+
     Attributes:
         image: ``(H, W)`` grey values.
         full: ``(H, W)`` class indices, or None.

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mixseg.data.native import FEW_SLICES, Extent, lost, middle_slices, middle_spacing, times
 from mixseg.data.resample import size_at
+from mixseg.data.scan import FEW_SLICES, Header, lost, middle_slices, middle_spacing, times
 from mixseg.training.plan.memory import Means, fitting
 
 NEARLY_ISOTROPIC = 3.0
@@ -52,7 +52,7 @@ class Plan:
         return "\n".join(["Plan:", *(f"  - {reason}" for reason in self.reasons), f"  {otherwise}"])
 
 
-def make_plan(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Plan:
+def make_plan(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Plan:
     """The plan for ``scans``.
 
     Args:
@@ -71,7 +71,7 @@ def make_plan(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappi
     return Plan({"dims": dims, **chosen, **batch}, (why, *reasons, memory))
 
 
-def choose_dims(scans: Sequence[Extent]) -> tuple[int, str]:
+def choose_dims(scans: Sequence[Header]) -> tuple[int, str]:
     """2 or 3, and why."""
     slices = middle_slices(scans)
     if slices < FEW_SLICES:
@@ -84,7 +84,7 @@ def choose_dims(scans: Sequence[Extent]) -> tuple[int, str]:
     return 3, f"Volumes are learned: a scan has {slices} slices, {apart}."
 
 
-def _slices(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Choice:
+def _slices(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Choice:
     """Pixel size and size of the slices: the whole field of view of every scan, none of them stretched."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
@@ -111,7 +111,7 @@ def _slices(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mapping
     return chosen, reasons
 
 
-def _pixels(scans: Sequence[Extent], size: Sequence[int] | None) -> tuple[dict[str, Any], str]:
+def _pixels(scans: Sequence[Header], size: Sequence[int] | None) -> tuple[dict[str, Any], str]:
     """``spacing`` or ``long_side``, coarse enough for every field of view where ``size`` is given, else for most."""
     limit = size or (LARGEST_SLICE, LARGEST_SLICE)
     if lost(scans):
@@ -138,7 +138,7 @@ def _pixels(scans: Sequence[Extent], size: Sequence[int] | None) -> tuple[dict[s
     return {"spacing": (mm, mm)}, f"Pixels become {mm:.4g} mm wide, {why}."
 
 
-def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Choice:
+def _volumes(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Choice:
     """Voxel size and size of the patches: whole scans if that can be, else as near to cubes in mm as they allow."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
@@ -171,7 +171,7 @@ def _volumes(scans: Sequence[Extent], given: Mapping[str, Any], defaults: Mappin
     return chosen, reasons
 
 
-def _voxels(scans: Sequence[Extent], coarse: tuple[float, ...] | None) -> tuple[tuple[float, ...] | None, str]:
+def _voxels(scans: Sequence[Header], coarse: tuple[float, ...] | None) -> tuple[tuple[float, ...] | None, str]:
     """``spacing``: ``coarse``, if there is such a one, or the usual one."""
     usual = middle_spacing(scans)
     if not all(scan.spacing_known for scan in scans):
@@ -196,7 +196,7 @@ class WholeScans:
         multiple: Of which every side of it is one.
     """
 
-    scans: Sequence[Extent]
+    scans: Sequence[Header]
     most: float
     multiple: int
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from mixseg.data.native import Extent
+from mixseg.data.scan import Header
 from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
 from mixseg.runs.config import Config, keys_where, make_config, refuse_unused, settings_of
@@ -30,9 +30,9 @@ MODEST = 8.0 * 2**30
 
 
 def planned(
-    extents: Iterable[Extent], settings: Mapping[str, Any], out: Path, hardware: Hardware
+    headers: Iterable[Header], settings: Mapping[str, Any], out: Path, hardware: Hardware
 ) -> tuple[Config, list[str]]:
-    """The config of the run in ``out`` on scans of ``extents``, from files or arrays, and the plan's sentences.
+    """The config of the run in ``out`` on scans with ``headers``, of files or arrays, and the plan's sentences.
 
     A run that has begun goes on as it was planned, whatever memory there is by now; one from proposals has what is not
     given from the run that proposes.
@@ -43,7 +43,7 @@ def planned(
         config = make_config(**settings)
         refuse_unused(given, config.data.dims)
         return config, before.facts.get("plan", [])
-    scans = list(extents)
+    scans = list(headers)
     if settings.get("preset", PLANNED) != PLANNED:
         config = make_config(**{"dims": choose_dims(scans)[0], **settings})
         refuse_unused(given, config.data.dims)
@@ -58,7 +58,7 @@ def planned(
     return make_config(**{**plan.settings, **settings}), list(plan.reasons)
 
 
-def stretched(scans: Sequence[Extent], config: Config, *, asked: bool = False) -> str:
+def stretched(scans: Sequence[Header], config: Config, *, asked: bool = False) -> str:
     """A sentence about slices that are brought to one size whatever they show, be it ``asked`` for or not, or ""."""
     found = {scan.shape[:2] for scan in scans} - {config.data.size}
     if config.data.dims == 3 or config.data.spacing or config.data.long_side or not found:
@@ -80,14 +80,14 @@ def taken_over(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
     return {**{key: kept[key] for key in CHOSEN if key in kept}, **settings}
 
 
-def plan_for(extents: Sequence[Extent], settings: Mapping[str, Any], hardware: Hardware) -> Plan:
-    """The plan of a run with ``settings`` on scans of ``extents``."""
-    dims = settings.get("dims", choose_dims(extents)[0])
+def plan_for(headers: Sequence[Header], settings: Mapping[str, Any], hardware: Hardware) -> Plan:
+    """The plan of a run with ``settings`` on scans with ``headers``."""
+    dims = settings.get("dims", choose_dims(headers)[0])
     usual = make_config(**{**settings, "dims": dims})
     given = {key: settings[key] for key in CHOSEN if key in settings}
     if "batch" in given:  # some kinds alone may be given
         given["batch"] = settings_of(usual)["batch"]
-    return make_plan(extents, given, settings_of(usual), means_of(usual, hardware))
+    return make_plan(headers, given, settings_of(usual), means_of(usual, hardware))
 
 
 def means_of(config: Config, hardware: Hardware) -> Means:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixseg.core.types import IGNORE
-from mixseg.inference.report_slices.montage import COLUMNS, LONGEST_SIDE, TILES, lay_out
+from mixseg.inference.report_slices.cuts import COLUMNS, TILE_SIDE, TILES, lay_out
 
 
 def ball(shape, centre, radius):
@@ -55,4 +55,4 @@ def test_where_nothing_is_marked_the_whole_volume_is_shown(empty):
 
 def test_large_tiles_are_thinned_out():
     truth = np.ones((300, 200, 3), np.uint8)
-    assert max(lay_out(truth, truth, truth, (1.0, 1.0, 1.0)).tile) <= LONGEST_SIDE + 4
+    assert max(lay_out(truth, truth, truth, (1.0, 1.0, 1.0)).tile) <= TILE_SIDE + 4

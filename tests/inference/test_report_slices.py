@@ -12,7 +12,7 @@ from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import Row
 from mixseg.inference.maps import Maps, Piece, maps
 from mixseg.inference.report_slices import LONGEST_SIDE, choose, choose_common, planes, read_examples, write_examples
-from mixseg.inference.report_slices.montage import lay_out
+from mixseg.inference.report_slices.cuts import lay_out
 
 
 def row(case, dsc, *, branch="bottom", checkpoint="last", label="heart", part="val"):

@@ -18,8 +18,8 @@ from mixseg.data.supervision import Data
 from mixseg.datasets.split import read_split
 from mixseg.runs.config import Config, make_config, read_config, refuse_unused
 from mixseg.runs.device import Hardware, said_once
+from mixseg.runs.log import Phases
 from mixseg.runs.provenance import COMMIT_VARIABLE
-from mixseg.runs.timers import Phases
 from mixseg.training.assemble import seen_by
 from mixseg.training.pseudo_labels import propose
 from mixseg.training.train import train

@@ -41,7 +41,7 @@ from mixseg.methods import METHODS
 from mixseg.runs.config import Config, flat
 from mixseg.runs.device import Hardware, said_once
 from mixseg.runs.folder import RunFolder
-from mixseg.runs.timers import Phases
+from mixseg.runs.log import Phases
 from mixseg.training.assemble import seen_by
 from mixseg.training.checks import refuse_early
 from mixseg.training.plan.grid import choose_dims

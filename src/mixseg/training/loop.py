@@ -23,8 +23,7 @@ from mixseg.runs.checkpoint import State, Writer
 from mixseg.runs.compile import evaluating, speed_up, without_compiling
 from mixseg.runs.config import Config
 from mixseg.runs.device import end_others, lead
-from mixseg.runs.log import Log, Record
-from mixseg.runs.timers import Phases
+from mixseg.runs.log import Log, Phases, Record
 from mixseg.training.optimizer import make_optimizer
 from mixseg.training.step import PLAIN_FIRST, make_step
 from mixseg.training.trackers import make_trackers

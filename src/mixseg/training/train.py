@@ -31,8 +31,7 @@ from mixseg.runs.compile import fetch_compiler
 from mixseg.runs.config import Config
 from mixseg.runs.device import Hardware, accelerator_of, disband, lead, make_fabric, settle_precision
 from mixseg.runs.folder import RunFolder, environment
-from mixseg.runs.log import read_log
-from mixseg.runs.timers import Phases
+from mixseg.runs.log import Phases, read_log
 from mixseg.training.assemble import settle_batch, settle_largest
 from mixseg.training.checks import check_classes, remarks
 from mixseg.training.loop import fit

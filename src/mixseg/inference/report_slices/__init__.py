@@ -3,10 +3,8 @@
 They are written where the scans are, on a bare node too (numpy and torch alone), and read where the report is made.
 """
 
-from mixseg.inference.report_slices.choices import CHECKPOINT, Choice, choose, choose_common
-from mixseg.inference.report_slices.cuts import LONGEST_SIDE, Example, Plane, cut, planes
-from mixseg.inference.report_slices.file import read_examples, write_examples
-from mixseg.inference.report_slices.montage import Montage
+from mixseg.inference.report_slices.cuts import LONGEST_SIDE, Choice, Example, Montage, Plane, cut, planes
+from mixseg.inference.report_slices.file import CHECKPOINT, choose, choose_common, read_examples, write_examples
 
 __all__ = [
     "CHECKPOINT",

@@ -1,10 +1,11 @@
-"""examples.npz: written with the scores of a run, read without unpickling."""
+"""Which scans of a run are shown, and examples.npz: written with the scores, read without unpickling."""
 
 from __future__ import annotations
 
 import json
+import math
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,49 @@ from mixseg.core.types import Bytes
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import Row
 from mixseg.inference.maps import Maps
-from mixseg.inference.report_slices.choices import choose, choose_common
-from mixseg.inference.report_slices.cuts import Example, Plane, cut
-from mixseg.inference.report_slices.montage import Montage
+from mixseg.inference.report_slices.cuts import Choice, Example, Montage, Plane, Rank, cut
 
+EACH = 3
+"""How many of the worst scans are kept, of the best, and of those that no score chose."""
+CHECKPOINT = "last"
+"""The checkpoint whose labels are shown."""
 SAID = ("case", "part", "rank", "dsc")
 """What is written about an example beside its pictures."""
 LAID_OUT, TILED = ("indices", "columns", "pixel"), ("image", "truth", "answer")
 """What is written about a montage, and its pictures."""
+
+
+def choose(rows: Iterable[Row], answer: str) -> list[Choice]:
+    """The worst and the best scans by mean DSC over classes, the most extreme first; unscored ones are left out."""
+    order = sorted((dsc, *key) for key, dsc in _scored(rows, answer).items())
+    worst = min(EACH, (len(order) + 1) // 2)
+    best = min(EACH, len(order) - worst)
+    ranked: list[tuple[Rank, tuple[float, str, str]]] = [
+        *(("worst", entry) for entry in order[:worst]),
+        *(("best", entry) for entry in order[len(order) - best :][::-1]),
+    ]
+    return [Choice(part, case, rank, dsc) for rank, (dsc, part, case) in ranked]
+
+
+def choose_common(rows: Iterable[Row], answer: str) -> list[Choice]:
+    """Scans spread evenly over the test set by name (over the validation set where that alone was scored).
+
+    Scores have no say, so every run on the same split keeps the same ones, and runs can be shown side by side.
+    """
+    scored = _scored(rows, answer)
+    part = "test" if any(part == "test" for part, _ in scored) else next((part for part, _ in scored), "")
+    cases = sorted(case for of, case in scored if of == part)
+    places = dict.fromkeys((2 * number + 1) * len(cases) // (2 * EACH) for number in range(EACH if cases else 0))
+    return [Choice(part, cases[place], "common", scored[part, cases[place]]) for place in places]
+
+
+def _scored(rows: Iterable[Row], answer: str) -> dict[tuple[str, str], float]:
+    """The mean DSC over classes of the answer, by part and case."""
+    values: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if (row.checkpoint, row.branch) == (CHECKPOINT, answer) and not math.isnan(row.dsc):
+            values.setdefault((row.part, row.case), []).append(row.dsc)
+    return {key: float(np.mean(scores)) for key, scores in values.items()}
 
 
 def write_examples(

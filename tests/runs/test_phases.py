@@ -5,15 +5,15 @@ import time
 import pytest
 
 from made_runs import config, data
-from mixseg.runs import timers
+from mixseg.runs import log
 from mixseg.runs.device import Hardware
-from mixseg.runs.timers import Phases
+from mixseg.runs.log import Phases
 from mixseg.training.train import train
 
 
 def test_each_phase_has_the_time_since_the_one_before(monkeypatch):
     now = iter([10.0, 12.0, 12.5, 15.5])
-    monkeypatch.setattr(timers.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(log.time, "monotonic", lambda: next(now))
     clock = Phases()
     for name in ("data", "steps", "data"):
         clock.end(name)

@@ -260,7 +260,7 @@ def test_labels_are_counted_on_the_split_that_the_runs_draw(scans, tmp_path, mon
     def asked_for(folder, cases, config):
         raise MixsegError(f"a split for {config.data.target}")
 
-    monkeypatch.setattr("mixseg.experiments.run_experiment.find_split", asked_for)
+    monkeypatch.setattr("mixseg.training.folder.find_split", asked_for)
     with pytest.raises(MixsegError, match=r"a split for \('LV',\)"):
         conduct("main", str(scans), tmp_path, small("lower-bound"))
 

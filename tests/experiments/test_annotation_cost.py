@@ -6,7 +6,7 @@ from mixseg.datasets import load
 from mixseg.datasets.split import read_split
 from mixseg.experiments.annotation_cost import budget_of, strokes
 from mixseg.runs.config import make_config
-from mixseg.training.folder import prepare_beside
+from mixseg.training.folder import ScanFolder
 
 
 def test_a_stroke_is_a_connected_piece_of_one_class_in_one_slice():
@@ -26,7 +26,7 @@ def test_the_labels_of_the_partly_labelled_scans_are_counted(tmp_path):
     found = {}
     for partial in ("points", "slices"):
         config = make_config(**settings, partial=partial)
-        prepared = prepare_beside(tmp_path / "runs" / "x", scans, cases, config)
+        prepared = ScanFolder(scans, cases=cases).prepare(config, tmp_path / "runs" / "x")
         found[partial] = budget_of(config, prepared, split)
         wide = make_config(**{**settings, "ratio": 3}, partial=partial)
         assert budget_of(wide, prepared, split)["scans"] == 3 * found[partial]["scans"] == 6

@@ -10,6 +10,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.datasets.labels import LabelFlags
 from mixseg.runs.config import settings_of
 from mixseg.runs.device import Hardware
+from mixseg.runs.folder import RunFolder
 from mixseg.training import folder
 from mixseg.training.checks import refuse_early
 from mixseg.training.folder import train_folder
@@ -124,7 +125,7 @@ def test_so_is_what_the_run_folder_or_the_run_that_proposes_is_no_good_for(unrea
     ],
 )
 def test_settings_that_some_scans_can_be_trained_with_are_not_refused(tmp_path, settings):
-    refuse_early(settings, tmp_path / "run", CPU)
+    refuse_early(settings, RunFolder(tmp_path / "run"), CPU)
     assert not (tmp_path / "run").exists()
 
 
@@ -132,7 +133,7 @@ def test_a_run_that_has_begun_with_a_key_of_no_use_goes_on_without_it(tmp_path):
     run = train(config(dims=3, steps=2, size=[48, 48]), data(dims=3), tmp_path / "run", hardware=CPU)
     same = {key: value for key, value in settings_of(run.config).items() if key not in ("size", "patch", "stride")}
     with pytest.raises(MixsegError, match="size is a setting of slices"):
-        refuse_early({**same, "size": [48, 48]}, run.path, CPU)
-    refuse_early(same, run.path, CPU)
-    found, _ = planned([], same, run.path, CPU)
+        refuse_early({**same, "size": [48, 48]}, run, CPU)
+    refuse_early(same, run, CPU)
+    found, _ = planned(list, same, run, CPU)
     assert found.data.size == (48, 48)

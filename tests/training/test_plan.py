@@ -156,14 +156,14 @@ def test_a_run_goes_on_as_planned_whatever_memory_there_is_by_then(thick, tmp_pa
 
 
 def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_path):
-    extents, hardware = [read_header(case) for case in load(thick)], Hardware("cpu")
-    config, told = planned(extents, {"spacing": [2.0, 2.0]}, tmp_path / "run", hardware)
+    headers, hardware = [read_header(case) for case in load(thick)], Hardware("cpu")
+    config, told = planned(lambda: headers, {"spacing": [2.0, 2.0]}, RunFolder(tmp_path / "run"), hardware)
     assert config.data.spacing == (2.0, 2.0)
     assert config.data.size == (32, 32)
     assert told
     for preset in ("paper", "quick"):
         unplanned = make_config(preset=preset, dims=2)
-        assert planned(extents, {"preset": preset}, tmp_path / "run", hardware) == (unplanned, [])
+        assert planned(lambda: headers, {"preset": preset}, RunFolder(tmp_path / "run"), hardware) == (unplanned, [])
     assert main(["train", str(thick), "--out", str(tmp_path / "x"), "--spacing", "1", "1", "1", "--dims", "2"]) == 4
 
 
@@ -179,10 +179,10 @@ def test_flags_win_over_the_plan_and_other_presets_are_not_planned(thick, tmp_pa
     ],
 )
 def test_slices_that_a_preset_stretches_are_told(settings, told, tmp_path, capsys):
-    extents = [header((20, 30, 10), (1.0, 1.0, 8.0))]
-    planned(extents, {"preset": "quick", **settings}, tmp_path / "run", Hardware("cpu"))
+    headers = [header((20, 30, 10), (1.0, 1.0, 8.0))]
+    planned(lambda: headers, {"preset": "quick", **settings}, RunFolder(tmp_path / "run"), Hardware("cpu"))
     assert told in capsys.readouterr().out
-    assert bool(stretched(extents, make_config(preset="quick", **{"dims": 2, **settings}))) == bool(told)
+    assert bool(stretched(headers, make_config(preset="quick", **{"dims": 2, **settings}))) == bool(told)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,9 @@ def test_without_a_gpu_the_plan_says_that_another_preset_is_made_for_a_cpu(
     thick, tmp_path, capsys, monkeypatch, settings, device, gpu, warned
 ):
     monkeypatch.setattr(planning, "accelerator_of", lambda device: "mps" if gpu else "cpu")
-    planned([read_header(case) for case in load(thick)], settings, tmp_path / "run", Hardware(device))
+    planned(
+        lambda: [read_header(case) for case in load(thick)], settings, RunFolder(tmp_path / "run"), Hardware(device)
+    )
     lines = capsys.readouterr().out.splitlines()
     assert [number for number, line in enumerate(lines) if "--preset quick" in line] == [len(lines) - 1] * warned
 

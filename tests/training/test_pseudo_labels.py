@@ -12,6 +12,7 @@ from mixseg.core.files import write_json
 from mixseg.data.prepare.archive import pack
 from mixseg.data.prepare.files import prepare
 from mixseg.data.prepare.store import Prepared
+from mixseg.data.supervision import Proposals
 from mixseg.datasets import load as load_cases
 from mixseg.datasets import phantom
 from mixseg.datasets.split import Split, read_split, write_split
@@ -21,7 +22,7 @@ from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.training.__main__ import main
 from mixseg.training.assemble import seen_by
-from mixseg.training.pseudo_labels import FILE, Proposals, inherited, located, propose, read_proposals, write_proposals
+from mixseg.training.pseudo_labels import FILE, inherited, propose, read_proposals, write_proposals
 from mixseg.training.train import train
 
 CPU = Hardware("cpu")
@@ -48,7 +49,7 @@ def settings(**changes):
 def run(prepared, split, out, **changes):
     """One finished run, as both entries make it."""
     config = make_config(**settings(**changes))
-    proposals = propose(config, prepared, split, out, hardware=CPU)
+    proposals = propose(config, prepared, split, RunFolder(out), hardware=CPU)
     return train(config, seen_by(config, prepared, split, proposals=proposals), out, hardware=CPU)
 
 
@@ -109,7 +110,7 @@ def without_full_masks(prepared, split):
 
 def test_masks_are_proposed_by_the_students_decoder_alone(prepared, split, source, tmp_path, decoded):
     config = make_config(**settings(method="proposals", proposals_from=str(source)))
-    assert propose(config, prepared, split, tmp_path / "out", hardware=CPU).masks
+    assert propose(config, prepared, split, RunFolder(tmp_path / "out"), hardware=CPU).masks
     assert set(decoded) == {1}
 
 
@@ -289,25 +290,25 @@ def test_a_source_is_looked_for_beside_the_run_and_then_from_here(tmp_path, monk
     (tmp_path / "here" / "kl").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     out = tmp_path / "runs" / "new"  # neither is there yet
-    assert located("kl", out).path.resolve() == tmp_path / "here" / "kl"
-    assert located("../here/kl", out).path == tmp_path / "here" / "kl"
+    assert RunFolder(out).named("kl").path.resolve() == tmp_path / "here" / "kl"
+    assert RunFolder(out).named("../here/kl").path == tmp_path / "here" / "kl"
     (tmp_path / "runs" / "kl").mkdir(parents=True)
-    assert located("kl", out).path == tmp_path / "runs" / "kl"
-    assert located(str(tmp_path / "here" / "kl"), out).path == tmp_path / "here" / "kl"
+    assert RunFolder(out).named("kl").path == tmp_path / "runs" / "kl"
+    assert RunFolder(out).named(str(tmp_path / "here" / "kl")).path == tmp_path / "here" / "kl"
 
 
 def test_what_is_not_said_is_taken_over_from_the_source(source, tmp_path):
     theirs = settings_of(RunFolder(source).config)
     asked = {"method": "proposals", "proposals_from": str(source), "lr": 0.5}
-    found = settings_of(make_config(**inherited(asked, tmp_path / "run")))
+    found = settings_of(make_config(**inherited(asked, RunFolder(tmp_path / "run"))))
     own = {"method": "proposals", "proposals_from": str(source), "lr": 0.5, "batch": found["batch"], "weights": {}}
     assert found == {**theirs, **own}
     assert found["batch"] == {"full": 24, "partial": 0, "bare": 0}
-    fresh = inherited({**asked, "preset": "paper"}, tmp_path / "run")
+    fresh = inherited({**asked, "preset": "paper"}, RunFolder(tmp_path / "run"))
     assert make_config(**fresh).training.steps == 3000
     assert (fresh["size"], fresh["target"], fresh["set"]) == ([16, 16], ["LV"], 1)
     other = {"method": "kl", "steps": 3}
-    assert inherited(other, tmp_path / "run") == other
+    assert inherited(other, RunFolder(tmp_path / "run")) == other
 
 
 def test_a_bare_node_trains_a_run_and_then_from_its_proposals(cases, split, finished, tmp_path):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import check_name
-from mixseg.core.types import IGNORE, Bytes, Labels
+from mixseg.core.types import IGNORE, Bytes, Kind, Labels, unsearched
 
 if TYPE_CHECKING:  # the store's entries hold a header, and a scan holds its entry
     from mixseg.data.prepare.store import PreparedCase
@@ -62,6 +62,13 @@ class Header:
     has_full: bool
     has_drawn: bool
     fingerprint: str
+
+    @property
+    def kind(self) -> Kind:
+        """The strongest supervision that the files hold: see ``Case.kind``."""
+        if self.has_full and not unsearched(self.annotated, self.classes):
+            return "full"
+        return "partial" if self.has_full or self.has_drawn else "bare"
 
 
 @dataclass(frozen=True, eq=False)

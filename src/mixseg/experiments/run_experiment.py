@@ -10,7 +10,6 @@ from typing import Any
 
 from mixseg.core.errors import MixsegError, known
 from mixseg.core.types import Device
-from mixseg.data.prepare.files import read_header
 from mixseg.data.prepare.store import Prepared
 from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.split import Split
@@ -30,7 +29,7 @@ from mixseg.runs.folder import RunFolder
 from mixseg.runs.presets import PRESETS
 from mixseg.training.assemble import seen_by
 from mixseg.training.checks import refuse_early
-from mixseg.training.folder import find_split, prepare_beside
+from mixseg.training.folder import ScanFolder
 from mixseg.training.plan.settings import PLANNED, plan_for
 
 Show = Callable[[Board], None]
@@ -65,11 +64,13 @@ def conduct(
     if experiment.measured:
         return _measure(experiment, dataset, out, request, place, flags), None
     with closing(make_executor(on, place)) as executor:
-        scans = _on_one_grid(find_scans(dataset, out, flags), request, place)
-        split = find_split(scans.folder, scans.cases, make_config(dataset=scans.layout, **_splits(scans, request)))
+        scans = find_scans(dataset, out, flags)
+        source = ScanFolder(scans.folder, scans.layout, flags, scans.cases)
+        scans = _on_one_grid(scans, source, request, place)
+        split = source.split(make_config(dataset=scans.layout, **_splits(scans, request)))
         plan = make_plan(experiment, request, scans, split, flags)
         _refuse_other_scans(plan, out)
-        plan = _prepare(experiment, plan, out, scans, split)
+        plan = _prepare(experiment, plan, out, source, split)
         folder = write_plan(out, plan)
         return folder, see_through(plan, folder, executor, device=place.device, flags=flags, show=show)
 
@@ -92,7 +93,7 @@ def _refuse_early(experiment: Experiment, dataset: str, out: Path, request: Requ
     if request.sets:
         common["set"] = min(request.sets)
     for recipe in (row.recipe.root for row in rows):  # later runs of a chain have its settings
-        refuse_early({**common, "method": recipe.method, **asked_of(recipe, request)}, out, Hardware(device))
+        refuse_early({**common, "method": recipe.method, **asked_of(recipe, request)}, RunFolder(out), Hardware(device))
 
 
 def _refuse_training(experiment: Experiment, request: Request) -> None:
@@ -117,14 +118,14 @@ def _measure(
     return folder
 
 
-def _on_one_grid(scans: Scans, request: Request, place: Place) -> Scans:
+def _on_one_grid(scans: Scans, source: ScanFolder, request: Request, place: Place) -> Scans:
     """For a preset that plans its grid from the scans and the memory: the same grid for all runs, wherever they are."""
     preset = request.preset_for(scans.dataset)
     if preset != PLANNED:
         return scans
     common = {**scans.settings, **strong_grid(scans.dataset, request.settings)}
     told = {"preset": preset, "dataset": scans.layout, **common, **request.settings}
-    plan = plan_for([read_header(case) for case in scans.cases], told, Hardware(place.device))
+    plan = plan_for(source.headers, told, Hardware(place.device))
     grid = {key: value for key, value in plan.settings.items() if key != "batch"}  # which is a method's own
     return replace(scans, settings={**common, **grid})
 
@@ -146,7 +147,7 @@ def _refuse_other_scans(plan: Plan, out: Path) -> None:
             )
 
 
-def _prepare(experiment: Experiment, plan: Plan, out: Path, scans: Scans, split: Split) -> Plan:
+def _prepare(experiment: Experiment, plan: Plan, out: Path, source: ScanFolder, split: Split) -> Plan:
     """Make the arrays that the runs share, once, before several processes want them; count labels where asked.
 
     Of the runs that are there already, none may have been trained on other arrays or with other settings.
@@ -155,11 +156,11 @@ def _prepare(experiment: Experiment, plan: Plan, out: Path, scans: Scans, split:
     made: dict[str, Prepared] = {}
     for run in plan.runs:
         config = make_config(**run.settings)
-        key = str(config.data.prepare_options)
+        key, folder = str(config.data.prepare_options), RunFolder(run_path(out / plan.experiment, run.name))
         if key not in grids:
-            grids[key] = prepare_beside(run_path(out / plan.experiment, run.name), scans.folder, scans.cases, config)
+            grids[key] = source.prepare(config, folder.path)
         made[run.name] = grids[key]
-        _refuse_another(RunFolder(run_path(out / plan.experiment, run.name)), run, made[run.name], split)
+        _refuse_another(folder, run, made[run.name], split)
     if not experiment.counts_labels:
         return plan
     settings = {run.name: run.settings for run in plan.runs}

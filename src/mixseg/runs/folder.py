@@ -31,20 +31,28 @@ PATIENCE = 1.0
 """Seconds for which a run that is locked is waited for: who asks whether it is, locks it for a moment."""
 
 
+Stamp = tuple[int, int, int] | None
+
+
 class BusyError(MixsegError):
     """Another process is writing the run."""
 
 
 class RunFolder:
-    """The files of one run. Their formats: docs/reference/run-folder.md."""
+    """The files of one run. Their formats: docs/reference/run-folder.md.
+
+    What they say is read once, and again only if somebody has written the file anew: hand this on, not its path.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._read: dict[str, tuple[Stamp, Any]] = {}
+        self._named: dict[str, RunFolder] = {}
 
     @property
     def finished(self) -> dict[str, Any] | None:
         """What finished.json says, or None while the run is not finished."""
-        found = read_json(self.path / "finished.json", missing_ok=True)
+        found = self._once("finished.json", lambda path: read_json(path, missing_ok=True))
         return None if found is None else dict(found)
 
     @property
@@ -59,15 +67,39 @@ class RunFolder:
     @property
     def config(self) -> Config:
         """The resolved config that the run was started with."""
-        content = {key: value for key, value in self._read("config.json").items() if key not in REMOVED}
-        return from_dict(content, where=str(self.path / "config.json"))
+        config: Config = self._once("config.json", self._parsed)[0]
+        return config
+
+    def _parsed(self, path: Path) -> tuple[Config, dict[str, Any]]:
+        """The config, and what it had in keys that this version has no more."""
+        content = self._json(path.name)
+        removed = {key: content.pop(key) for key in REMOVED if key in content}
+        return from_dict(content, where=str(path)), removed
 
     @property
     def facts(self) -> dict[str, Any]:
         """environment.json: versions, device, data and who was train, val and test."""
-        return dict(self._read("environment.json"))
+        return dict(self._once("environment.json", lambda path: self._json(path.name)))
 
-    def _read(self, name: str) -> Any:  # noqa: ANN401 - whatever json holds
+    def named(self, source: str) -> RunFolder:
+        """The run that this one calls ``source``: relative to the folder that holds it, or to the current one.
+
+        Runs that lie beside each other can so be moved together.
+        """
+        if source not in self._named:
+            beside = (self.path.parent / source).resolve()  # before the folder that holds it need exist
+            self._named[source] = RunFolder(beside if beside.exists() else Path(source))
+        return self._named[source]
+
+    def _once(self, name: str, read: Callable[[Path], Any]) -> Any:  # noqa: ANN401 - what ``read`` makes of the file
+        """What a file says."""
+        path = self.path / name
+        now = _stamp(path)
+        if now is None or name not in self._read or self._read[name][0] != now:
+            self._read[name] = (now, read(path))
+        return self._read[name][1]
+
+    def _json(self, name: str) -> Any:  # noqa: ANN401 - whatever json holds
         if not (self.path / "config.json").exists():
             raise MixsegError(f"{self.path} is no run folder (it has no config.json): name the --out of a training.")
         return read_json(self.path / name)
@@ -77,6 +109,7 @@ class RunFolder:
         sweep(self.path)
         (self.path / "finished.json").unlink(missing_ok=True)
         write_json(self.path / "config.json", to_dict(config))
+        self._read["config.json"] = (_stamp(self.path / "config.json"), (config, {}))
         write_json(self.path / "environment.json", facts)
 
     def refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
@@ -116,11 +149,10 @@ class RunFolder:
 
     def _refuse_removed(self) -> None:
         """Nothing, or one sentence about a run that this version can predict with and not continue."""
-        content = self._read("config.json")
-        for key, usual in REMOVED.items():
-            if content.get(key, usual) != usual:
+        for key, value in self._once("config.json", self._parsed)[1].items():
+            if value != REMOVED[key]:
                 raise MixsegError(
-                    f"{self.path} holds a run with {key}={content[key]!r}, which this version cannot continue: "
+                    f"{self.path} holds a run with {key}={value!r}, which this version cannot continue: "
                     "continue it with the version that began it, or choose another --out."
                 )
 
@@ -151,6 +183,15 @@ class RunFolder:
                 return False
         except Timeout:
             return True
+
+
+def _stamp(path: Path) -> Stamp:
+    """What changes when a file is written: None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _may_lie_there(path: Path) -> bool:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mixseg.core.console import exit_code
 from mixseg.core.errors import MixsegError
-from mixseg.data.prepare.archive import unpack
+from mixseg.data.prepare.archive import contents, unpack
 from mixseg.data.prepare.build import digest
-from mixseg.data.prepare.options import PrepareOptions
-from mixseg.data.prepare.store import Prepared, tuples
-from mixseg.data.supervision import Data
-from mixseg.datasets.split import read_split
+from mixseg.data.prepare.store import Prepared
+from mixseg.datasets.split import Split, read_split
 from mixseg.runs.config import Config, make_config, read_config, refuse_unused
 from mixseg.runs.device import Hardware, said_once
+from mixseg.runs.folder import RunFolder
 from mixseg.runs.log import Phases
 from mixseg.runs.provenance import COMMIT_VARIABLE
-from mixseg.training.assemble import seen_by
-from mixseg.training.pseudo_labels import propose
-from mixseg.training.train import train
+from mixseg.training.assemble import assemble
+from mixseg.training.train import train_run
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,47 +47,58 @@ def _train_all(options: argparse.Namespace) -> None:
     if options.devices > 1 and len(options.configs) > 1:
         raise MixsegError("Several processes train one config together: start them for one config at a time.")
     for path in options.configs:
-        phases = Phases()
-        hardware, out = Hardware(options.device, devices=options.devices), options.out / path.stem
+        phases, hardware = Phases(), Hardware(options.device, devices=options.devices)
+        settings, run = read_config(path), RunFolder(options.out / path.stem)
+        source = Packed(options.data, options.split)
+        found = assemble(source, settings, run, hardware=hardware, test=options.test)
         with said_once(hardware):
-            config, data = _gather(path, options, out, hardware)
+            print(f"{path.stem}: {found.config.method.name}, {found.config.training.steps} steps", flush=True)
         phases.end("data")
-        train(config, data, out, hardware=hardware, test=options.test, phases=phases)
+        train_run(run, found.config, found.data, hardware=hardware, test=options.test, phases=phases)
 
 
-def _gather(path: Path, options: argparse.Namespace, out: Path, hardware: Hardware) -> tuple[Config, Data]:
-    """The config in ``path``, and what it trains on."""
-    given = read_config(path)
-    config = make_config(**given)
-    refuse_unused(given, config.data.dims)
-    prepared = _arrays(options.data, options.out, config.data.prepare_options)
-    # What the images were packed with holds for those that the run will predict, too.
-    config = config.changed(clip=tuples(prepared.index["options"]["clip"]))
-    for sentence in prepared.remarks():
-        print(sentence, flush=True)
-    split = read_split(options.split, prepared.cases, fold=config.data.fold, dataset=config.data.dataset)
-    print(f"{path.stem}: {config.method.name}, {config.training.steps} steps", flush=True)
-    proposals = propose(config, prepared, split, out, hardware=hardware)
-    # An archive is named after the scans as a rule, a folder of arrays after anything.
-    name = "" if options.data.is_dir() else options.data.stem
-    return config, replace(seen_by(config, prepared, split, proposals=proposals), folder=name)
+class Packed:
+    """Scans in an archive or in a prepared folder, on a machine that need not read image files."""
 
+    def __init__(self, data: Path, split: Path) -> None:
+        self.data, self.parts = data, split
+        # An archive is named after the scans as a rule, a folder of arrays after anything.
+        self.name = "" if data.is_dir() else data.stem
+        self.made = Prepared(data) if data.is_dir() else None
+        if self.made is not None:
+            self.headers, self.clip = [case.header for case in self.made.cases], self.made.options["clip"]
+        else:
+            self.headers, _, self.clip = contents(data)
 
-def _arrays(data: Path, out: Path, options: PrepareOptions) -> Prepared:
-    """What to train on: a prepared folder as it is, or an archive unpacked under ``out``, once for all of one grid."""
-    if not data.is_dir():
-        name = f"{data.stem}-{digest(str(data.resolve()), str(options))[:8]}"
-        return unpack(data, out / ".prepared" / name, options)
-    prepared = Prepared(data)
-    for key, made in tuples(prepared.index["options"]).items():
-        asked = getattr(options, key)
-        # The seed of partial labels is no part of a config, and clip need not be told twice.
-        if asked != made and key != "seed" and not (key == "clip" and asked is None):
-            raise MixsegError(
-                f"{data} was prepared with {key} {made}, and the config asks for {asked}: "
-                "change the config, or prepare the scans again."
-            )
-    return prepared
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """``settings`` with what the images were packed with: it holds for those that the run will predict, too."""
+        clip = settings.get("clip")
+        return {**settings, "clip": self.clip if clip is None else clip}
+
+    def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
+        """As it is told: plans are made where the files are."""
+        config = make_config(**settings)
+        refuse_unused(settings, config.data.dims)
+        return config, []
+
+    def split(self, config: Config) -> Split:
+        """That of the file."""
+        return read_split(self.parts, self.headers, fold=config.data.fold, dataset=config.data.dataset)
+
+    def prepare(self, config: Config, out: Path) -> Prepared:
+        """A prepared folder as it is, or an archive unpacked beside ``out``, once for all runs of one grid."""
+        options = config.data.prepare_options
+        if self.made is None:
+            name = f"{self.data.stem}-{digest(str(self.data.resolve()), str(options))[:8]}"
+            return unpack(self.data, out.parent / ".prepared" / name, options)
+        for key, made in self.made.options.items():
+            asked = getattr(options, key)
+            if asked != made and key != "seed":  # that of partial labels is no part of a config
+                raise MixsegError(
+                    f"{self.data} was prepared with {key} {made}, and the config asks for {asked}: "
+                    "change the config, or prepare the scans again."
+                )
+        return self.made
 
 
 if __name__ == "__main__":

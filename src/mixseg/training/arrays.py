@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -14,17 +14,16 @@ import numpy as np
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Device
 from mixseg.data.prepare.build import build, digest, existing, key_of
-from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.scan import Native
 from mixseg.datasets.split import Split
 from mixseg.inference.model import Model, as_path
-from mixseg.runs.config import flat
+from mixseg.runs.config import Config, flat
 from mixseg.runs.device import Hardware, torch_as_it_was
-from mixseg.training.assemble import seen_by
+from mixseg.runs.folder import RunFolder
+from mixseg.training.assemble import assemble
 from mixseg.training.plan.settings import planned
-from mixseg.training.pseudo_labels import propose
-from mixseg.training.train import train as train_run
+from mixseg.training.train import train_run
 
 
 @torch_as_it_was()
@@ -55,24 +54,52 @@ def train(
     if not scans:
         raise MixsegError("There is no scan to train on: give at least one with a full mask.")
     classes = _class_names(classes)
-    for key in ("split", "fold"):
-        if key in settings:
-            raise MixsegError(f"Arrays are split by the caller, as scans, val and test: leave the key {key} out.")
-    out, hardware = as_path(out, "out"), Hardware(device)
-    everyone = [*scans, *val, *test]
-    for each in everyone:
-        _check_classes(each, classes)
-    config, plan = planned([each.header for each in everyone], settings, out, hardware)
-    if config.data.clip is not None:
-        raise MixsegError("Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.")
-    prepared = _prepare(everyone, classes, out.parent / ".prepared", config.data.prepare_options)
-    for sentence in prepared.remarks():
-        print(sentence, flush=True)
-    split = Split(*(tuple(each.header.id for each in part) for part in (scans, val, test)))
-    proposals = propose(config, prepared, split, out, hardware=hardware)
-    data = replace(seen_by(config, prepared, split, proposals=proposals), plan=plan)
-    train_run(config, data, out, hardware=hardware, test=bool(test))
-    return Model(out, device=device)
+    run, source = RunFolder(as_path(out, "out")), Arrays(scans, val, test, classes)
+    hardware = Hardware(device)
+    found = assemble(source, settings, run, hardware=hardware, test=bool(test))
+    train_run(run, found.config, found.data, hardware=hardware, test=bool(test))
+    return Model(run.path, device=device)
+
+
+class Arrays:
+    """Scans in memory, split by the caller."""
+
+    name = ""
+
+    def __init__(
+        self, train: Sequence[Native], val: Sequence[Native], test: Sequence[Native], classes: tuple[str, ...]
+    ) -> None:
+        self.parts = (train, val, test)
+        self.scans = [_named(each, classes) for part in self.parts for each in part]
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """``settings``, which arrays add nothing to."""
+        for key in ("split", "fold"):
+            if key in settings:
+                raise MixsegError(f"Arrays are split by the caller, as scans, val and test: leave the key {key} out.")
+        return dict(settings)
+
+    def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
+        """As planned for the scans."""
+        config, plan = planned(lambda: [each.header for each in self.scans], settings, run, hardware)
+        if config.data.clip is not None:
+            raise MixsegError(
+                "Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out."
+            )
+        return config, plan
+
+    def split(self, config: Config) -> Split:
+        """The caller's."""
+        return Split(*(tuple(each.header.id for each in part) for part in self.parts))
+
+    def prepare(self, config: Config, out: Path) -> Prepared:
+        """A folder beside ``out``, made once, so that a run on arrays is a run like any other."""
+        headers, options = [each.header for each in self.scans], config.data.prepare_options
+        key = key_of([header.fingerprint for header in headers], options)
+        folder = out.parent / ".prepared" / f"arrays-{key[:12]}"
+        # No worker processes: the arrays would travel to them, and a script needs no `if __name__` this way.
+        loads = [partial(_itself, each) for each in self.scans]
+        return existing(folder, key) or build(folder, headers, loads, options, workers=1)
 
 
 def _listed(given: Iterable[Native], what: str) -> list[Native]:
@@ -95,24 +122,12 @@ def _class_names(given: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def _prepare(scans: Sequence[Native], classes: tuple[str, ...], beside: Path, options: PrepareOptions) -> Prepared:
-    """The scans as a prepared folder, made once, so that a run on arrays is a run like any other."""
-    headers = [
-        replace(each.header, classes=classes, fingerprint=digest(each.header.fingerprint, classes)) for each in scans
-    ]
-    named = [replace(each, header=header) for each, header in zip(scans, headers, strict=True)]
-    key = key_of([header.fingerprint for header in headers], options)
-    out = beside / f"arrays-{key[:12]}"
-    # No worker processes: the arrays would travel to them, and a script needs no `if __name__` this way.
-    loads = [partial(_itself, each) for each in named]
-    return existing(out, key) or build(out, headers, loads, options, workers=1)
-
-
 def _itself(given: Native) -> Native:
     return given
 
 
-def _check_classes(given: Native, classes: Sequence[str]) -> None:
+def _named(given: Native, classes: tuple[str, ...]) -> Native:
+    """The same scan with the names of its classes."""
     found = chain.from_iterable(np.unique(a) for a in (given.full, given.drawn) if a is not None)
     beyond = sorted({int(label) for label in found if label != IGNORE and label >= len(classes)})
     if beyond:
@@ -120,3 +135,5 @@ def _check_classes(given: Native, classes: Sequence[str]) -> None:
             f"{given.header.id} has the label {beyond[0]}, and {len(classes)} classes are named "
             f"({', '.join(classes)}): name them all, the background first."
         )
+    fingerprint = digest(given.header.fingerprint, classes)
+    return replace(given, header=replace(given.header, classes=classes, fingerprint=fingerprint))

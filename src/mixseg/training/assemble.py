@@ -1,18 +1,96 @@
-"""What a run trains on and is judged by, and what the scans settle of its config."""
+"""From scans, wherever they lie, and settings to what a run is trained on: config, split, arrays, and what it sees."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import KINDS
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.supervision import Data, Proposals, see
-from mixseg.datasets.split import Split
+from mixseg.datasets.split import NO_TEST, Split, set_n
 from mixseg.inference.maps import one_piece
 from mixseg.methods import METHODS
-from mixseg.runs.config import Config
+from mixseg.runs.config import Config, flat
 from mixseg.runs.config_groups import BatchSizes
+from mixseg.runs.device import Hardware, said_once
+from mixseg.runs.folder import RunFolder
+from mixseg.training.checks import refuse_early
+from mixseg.training.pseudo_labels import propose
+
+
+class Source(Protocol):
+    """Where the scans of a run come from, files, arrays or an archive: read when they are asked for."""
+
+    @property
+    def name(self) -> str:
+        """Of the folder or archive, not its path: what a report calls the scans; or ""."""
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """``settings`` with what the scans themselves settle."""
+
+    def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
+        """The config of ``run``, and the sentences of its plan, if the scans are planned for."""
+
+    def split(self, config: Config) -> Split:
+        """Patients by part."""
+
+    def prepare(self, config: Config, out: Path) -> Prepared:
+        """The scans on the training grid of ``config``, beside the run folder ``out``."""
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """All that the training of a run needs.
+
+    Attributes:
+        config: Of the run, but for what ``settle_batch`` and ``settle_largest`` add.
+        split: Patients by part.
+        prepared: All scans, on the training grid.
+        data: What the run sees of them.
+    """
+
+    config: Config
+    split: Split
+    prepared: Prepared
+    data: Data
+
+
+def assemble(
+    source: Source, settings: Mapping[str, Any], run: RunFolder, *, hardware: Hardware, test: bool = False
+) -> Assembled:
+    """What ``run`` is trained on: the one way there, whatever the scans come from.
+
+    Args:
+        source: The scans.
+        settings: Config keys, in their groups or without, with values as in JSON.
+        run: Its folder, where it may have begun.
+        hardware: Where it is trained.
+        test: Whether the test scans will be scored.
+
+    Raises:
+        MixsegError: The settings suit no scans or not these, or the run folder is another run's.
+    """
+    run.refuse_foreign()
+    settings = source.complete(flat(settings))
+    refuse_early(settings, run, hardware)
+    with said_once(hardware):
+        config, plan = source.config(settings, run, hardware)
+        split = source.split(config)
+        if test and not split.test:
+            raise MixsegError(NO_TEST)
+        if config.data.set is not None and not METHODS[config.method.name].ignores_set:
+            # Too few scans for it are told before they are prepared, too.
+            set_n(split, config.data.set, config.data.ratio)
+        prepared = source.prepare(config, run.path)
+        for sentence in prepared.remarks():
+            print(sentence, flush=True)
+        proposals = propose(config, prepared, split, run, hardware=hardware)
+        data = seen_by(config, prepared, split, proposals=proposals)
+    return Assembled(config, split, prepared, replace(data, plan=plan, folder=source.name))
 
 
 def seen_by(config: Config, prepared: Prepared, split: Split, *, proposals: Proposals | None = None) -> Data:

@@ -29,20 +29,20 @@ from mixseg.training.pseudo_labels import FILE, find_source, refuse_unfinished
 from mixseg.training.trackers import refuse_absent
 
 
-def refuse_early(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
-    """Nothing, or one sentence about what no run in ``out`` can have, whatever the scans are.
+def refuse_early(settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> None:
+    """Nothing, or one sentence about what ``run`` can never have, whatever the scans are.
 
     Where the plan will choose slices or volumes, it is what suits neither.
     """
     accelerator_of(hardware.device)
-    given, settings = settings, taken_over(settings, out)
+    given, settings = settings, taken_over(settings, run)
     spacing = settings.get("spacing")
     likely = len(spacing) if isinstance(spacing, list | tuple) else 2
     choices = [settings["dims"]] if "dims" in settings else sorted((2, 3), key=lambda dims: dims != likely)
     errors = []
     for dims in choices:
         try:
-            _refuse({**settings, "dims": dims}, out, hardware)
+            _refuse({**settings, "dims": dims}, run, hardware)
         except MixsegError as error:
             errors.append(error)
     if len(errors) == len(choices):
@@ -51,14 +51,14 @@ def refuse_early(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> 
         refuse_unused(given, settings["dims"])
 
 
-def _refuse(settings: Mapping[str, Any], out: Path, hardware: Hardware) -> None:
+def _refuse(settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> None:
     config = make_config(**settings)
     _ = config.data.prepare_options  # which checks itself
     refuse_absent(config)
     # Whether what the scans have a say in differs from a run that has begun shows later.
-    RunFolder(out).refuse_changed(config, compared=lambda key: key.fixed and not key.settled)
-    source = find_source(config, out)
-    if source is not None and not (out / FILE).exists():  # a run that has begun has its masks
+    run.refuse_changed(config, compared=lambda key: key.fixed and not key.settled)
+    source = find_source(config, run)
+    if source is not None and not (run.path / FILE).exists():  # a run that has begun has its masks
         refuse_unfinished(source)
     if config.data.split:
         read_json(Path(config.data.split))

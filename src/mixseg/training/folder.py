@@ -6,12 +6,12 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing_folder
 from mixseg.core.progress import Progress
 from mixseg.core.types import Case, Labels
@@ -19,35 +19,30 @@ from mixseg.data.prepare.build import digest
 from mixseg.data.prepare.files import prepare, read_header
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.resample import to_source
-from mixseg.data.scan import Scan
+from mixseg.data.scan import Header, Scan
 from mixseg.data.supervision import Data
 from mixseg.datasets import formats, load, recognise
 from mixseg.datasets.contents import shows_foreground
 from mixseg.datasets.folds import make_fold
 from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.split import (
-    NO_TEST,
     Split,
     make_split,
     read_whole_split,
-    set_n,
     split_beside,
     unnamed,
     with_test_part,
 )
 from mixseg.evaluation.evaluate import evaluate
 from mixseg.inference.predictor import Predictor
-from mixseg.methods import METHODS
-from mixseg.runs.config import Config, flat
+from mixseg.runs.config import Config
 from mixseg.runs.device import Hardware, said_once
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.log import Phases
-from mixseg.training.assemble import seen_by
-from mixseg.training.checks import refuse_early
+from mixseg.training.assemble import assemble
 from mixseg.training.plan.grid import choose_dims
 from mixseg.training.plan.settings import planned
-from mixseg.training.pseudo_labels import propose
-from mixseg.training.train import train
+from mixseg.training.train import Trained, train_run
 
 SEEN_AS = {
     "full": "outlined",
@@ -56,6 +51,60 @@ SEEN_AS = {
     "proposed": "with proposed masks",
 }
 """What a run is trained on, the strongest first: of a patient with several scans, that counts."""
+
+
+class ScanFolder:
+    """The scans of a folder, in any known layout: read when they are first asked for.
+
+    Args:
+        folder: Where they lie.
+        dataset: The layout; recognised if not given.
+        flags: What label ids mean, where that is not clear.
+        cases: What is there, if it was read before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        dataset: str | None = None,
+        flags: LabelFlags | None = None,
+        cases: Sequence[Case] | None = None,
+    ) -> None:
+        self.folder, self.dataset, self.flags = folder, dataset or recognise(folder), flags or LabelFlags()
+        self.name = folder.resolve().name
+        self._cases = cases
+
+    @cached_property
+    def cases(self) -> Sequence[Case]:
+        """One for each scan."""
+        self.flags.check(str(self.folder))
+        return load(self.folder, self.dataset, self.flags, print) if self._cases is None else self._cases
+
+    @cached_property
+    def headers(self) -> list[Header]:
+        """Of the scans, in their order."""
+        return [read_header(case) for case in self.cases]
+
+    def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """``settings`` with the layout; a split is named so that the run is continued from any folder."""
+        settings = {"dataset": self.dataset, **settings}
+        if isinstance(settings.get("split"), str) and settings["split"]:
+            settings["split"] = str(Path(settings["split"]).absolute())
+        return settings
+
+    def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
+        """As planned for the scans."""
+        return planned(lambda: self.headers, settings, run, hardware)
+
+    def split(self, config: Config) -> Split:
+        """The one that the config names, or that lies beside the scans, or one that is drawn."""
+        return find_split(self.folder, self.cases, config)
+
+    def prepare(self, config: Config, out: Path) -> Prepared:
+        """The arrays of the training grid of ``config``, beside the run folder ``out``: one set for all runs there."""
+        options = config.data.prepare_options
+        name = f"{self.name}-{digest(str(self.folder.resolve()), str(options))[:8]}"
+        return prepare(self.cases, out.parent / ".prepared" / name, options, headers=lambda: self.headers)
 
 
 def train_folder(
@@ -80,44 +129,19 @@ def train_folder(
         hardware: Where to compute.
         test: Score the test scans too.
     """
-    phases, flags, hardware = Phases(), flags or LabelFlags(), hardware or Hardware()
-    RunFolder(out).refuse_foreign()
-    dataset = dataset or recognise(folder)
-    settings = {"dataset": dataset, **flat(settings or {})}
-    if isinstance(settings.get("split"), str) and settings["split"]:  # so that the run is continued from any folder
-        settings["split"] = str(Path(settings["split"]).absolute())
-    refuse_early(settings, out, hardware)
-    flags.check(str(folder))
+    phases, hardware, run = Phases(), hardware or Hardware(), RunFolder(out)
+    run.refuse_foreign()  # before the scans are looked at
+    source = ScanFolder(folder, dataset, flags)
+    found = assemble(source, settings or {}, run, hardware=hardware, test=test)
     with said_once(hardware):
-        cases = load(folder, dataset, flags, print)
-        config, plan = planned(map(read_header, cases), settings, out, hardware)
-        split = find_split(folder, cases, config)
-        if test and not split.test:
-            raise MixsegError(NO_TEST)
-        if config.data.set is not None and not METHODS[config.method.name].ignores_set:
-            # Too few scans for it are told before they are prepared, too.
-            set_n(split, config.data.set, config.data.ratio)
-        prepared = prepare_beside(out, folder, cases, config)
-        for sentence in prepared.remarks():
-            print(sentence)
-        proposals = propose(config, prepared, split, out, hardware=hardware)
-        data = replace(seen_by(config, prepared, split, proposals=proposals), plan=plan, folder=folder.resolve().name)
-        print(who_trains(data, split, cases), flush=True)
-    before = RunFolder(out).finished
+        print(who_trains(found.data, found.split, source.cases), flush=True)
     phases.end("data")
-    run = train(config, data, out, hardware=hardware, test=test, phases=phases)
-    if run.finished != before or not _written(run):
+    trained = train_run(run, found.config, found.data, hardware=hardware, test=test, phases=phases)
+    if trained or not _written(run):
         scored_test = bool(run.finished and run.finished["test"])
-        scans = (*data.val, *(data.open_test() if scored_test else ()))
-        write_predictions(run, scans, cases, hardware)
+        scans = (*found.data.val, *(found.data.open_test() if scored_test else ()))
+        write_predictions(run, scans, source.cases, trained or hardware)
     return run
-
-
-def prepare_beside(out: Path, folder: Path, cases: Sequence[Case], config: Config) -> Prepared:
-    """The arrays of the training grid of ``config``, beside the run folder ``out``: one set for all runs there."""
-    options = config.data.prepare_options
-    name = f"{folder.resolve().name}-{digest(str(folder.resolve()), str(options))[:8]}"
-    return prepare(cases, out.parent / ".prepared" / name, options)
 
 
 def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
@@ -177,17 +201,20 @@ def _written(run: RunFolder) -> bool:
     return (run.path / "predictions").is_dir() and (bool(run.config.data.target) or (run.path / "native").is_dir())
 
 
-def write_predictions(run: RunFolder, scans: Sequence[Scan], cases: Sequence[Case], hardware: Hardware) -> None:
+def write_predictions(
+    run: RunFolder, scans: Sequence[Scan], cases: Sequence[Case], weights: Trained | Hardware
+) -> None:
     """What the run answers for ``scans``, as ``predictions/<checkpoint>/<branch>/CASE.nii.gz`` on the image's grid.
 
-    They are scored there too, in voxels and in mm: ``native/metrics.csv`` and ``native/summary*.json``.
+    They are scored there too, in voxels and in mm: ``native/metrics.csv`` and ``native/summary*.json``. ``weights`` are
+    in memory, or where those in the run folder are to compute.
     """
     by_id = {case.id: case for case in cases}
     for name in ("native", "predictions"):
         shutil.rmtree(run.path / name, ignore_errors=True)  # of a shorter training, perhaps of more scans
     # A folder is there when all of it is: a run that is killed on the way writes it anew when it is called again.
     with replacing_folder(run.path / "predictions", marker="") as out:
-        for checkpoint, id_, maps in _on_source(run, scans, hardware):
+        for checkpoint, id_, maps in _on_source(run, scans, weights):
             for branch, labels in maps.items():
                 formats.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
     if scans and not run.config.data.target:  # with a target, the files' own masks have other classes
@@ -196,7 +223,7 @@ def write_predictions(run: RunFolder, scans: Sequence[Scan], cases: Sequence[Cas
 
 
 def _on_source(
-    run: RunFolder, scans: Sequence[Scan], hardware: Hardware
+    run: RunFolder, scans: Sequence[Scan], weights: Trained | Hardware
 ) -> Iterator[tuple[str, str, dict[str, Labels]]]:
     """Checkpoint, scan and label maps by output: as ``mixseg predict`` would write them.
 
@@ -209,8 +236,7 @@ def _on_source(
             outputs.setdefault(checkpoint, []).append(output)
         with Progress("writing predictions", total=len(outputs) * len(scans), silent=not scans) as bar:
             for checkpoint, names in outputs.items():
-                weights = (run.path / f"{checkpoint}.pt").exists()
-                predictor = Predictor.of(run, device=hardware.device, checkpoint=checkpoint) if weights else None
+                predictor = _predictor(run, checkpoint, weights)
                 for scan in scans:
                     if predictor and predictor.comes_back_by_probabilities(scan.placed, names):
                         maps = predictor.on_source(scan)
@@ -220,6 +246,14 @@ def _on_source(
                         }
                     yield checkpoint, scan.name, maps
                     bar.step(scan.name)
+
+
+def _predictor(run: RunFolder, checkpoint: str, weights: Trained | Hardware) -> Predictor | None:
+    """With the weights of a checkpoint; None if they are not there any more."""
+    if isinstance(weights, Trained):
+        return weights.of(checkpoint)
+    there = (run.path / f"{checkpoint}.pt").exists()
+    return Predictor.of(run, device=weights.device, checkpoint=checkpoint) if there else None
 
 
 def sensible_dims(cases: Sequence[Case]) -> int:

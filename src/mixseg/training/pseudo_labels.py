@@ -28,8 +28,8 @@ CHECKPOINT = "last"
 """Whose answers are proposed: no score chose it."""
 
 
-def find_source(config: Config, out: Path) -> RunFolder | None:
-    """The run that proposes masks for the run in ``out``; None for a method that takes no proposals."""
+def find_source(config: Config, run: RunFolder) -> RunFolder | None:
+    """The run that proposes masks for ``run``; None for a method that takes no proposals."""
     takes = METHODS[config.method.name].sees == "proposals"
     if takes and not config.method.proposals_from:
         raise MixsegError("Masks are proposed by a finished run: name it with --from RUN (proposals_from in a config).")
@@ -38,19 +38,10 @@ def find_source(config: Config, out: Path) -> RunFolder | None:
             f"The method {config.method.name} takes no proposals: leave out --from (proposals_from), "
             "or train with --method proposals."
         )
-    return located(config.method.proposals_from, out) if takes else None
+    return run.named(config.method.proposals_from) if takes else None
 
 
-def located(source: str, out: Path) -> RunFolder:
-    """The run folder that a config calls ``source``: relative to the folder that holds ``out``, or to the current one.
-
-    Runs that lie beside each other can so be moved together.
-    """
-    beside = (out.parent / source).resolve()  # before the folder that holds it need exist
-    return RunFolder(beside if beside.exists() else Path(source))
-
-
-def inherited(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
+def inherited(settings: Mapping[str, Any], run: RunFolder) -> dict[str, Any]:
     """Config keys of a proposals run, completed from the run that proposes: a fresh network, trained the same way.
 
     Given keys win. With a preset of its own it takes over no more than what both must have in common. Settings of any
@@ -59,7 +50,7 @@ def inherited(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
     row = METHODS.get(settings.get("method", ""))
     if row is None or row.sees != "proposals" or not settings.get("proposals_from"):
         return dict(settings)
-    theirs = settings_of(located(settings["proposals_from"], out).config)
+    theirs = settings_of(run.named(settings["proposals_from"]).config)
     taken = ("always",) if "preset" in settings else ("always", "without-preset")
     keys = keys_where(lambda key: key.inherited in taken)
     return {**{key: theirs[key] for key in keys}, **settings}
@@ -130,14 +121,14 @@ def fingerprint(run: RunFolder) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def kept(out: Path, source: RunFolder) -> Proposals | None:
-    """The proposals that the run in ``out`` began with, so that it goes on with the same ones; None for a new run."""
-    if not (out / FILE).exists():
+def kept(run: RunFolder, source: RunFolder) -> Proposals | None:
+    """The proposals that ``run`` began with, so that it goes on with the same ones; None for a new run."""
+    if not (run.path / FILE).exists():
         return None
-    found = read_proposals(out / FILE)
+    found = read_proposals(run.path / FILE)
     if (source.path / f"{CHECKPOINT}.pt").exists() and fingerprint(source) != found.origin["checkpoint"]:
         raise MixsegError(
-            f"{source.path} has changed since {out} took its proposals from it: choose another --out for new ones."
+            f"{source.path} has changed since {run.path} took its proposals from it: choose another --out for new ones."
         )
     return found
 
@@ -161,17 +152,17 @@ def read_proposals(path: Path) -> Proposals:
 
 
 def propose(
-    config: Config, prepared: Prepared, split: Split, out: Path, *, hardware: Hardware | None = None
+    config: Config, prepared: Prepared, split: Split, run: RunFolder, *, hardware: Hardware | None = None
 ) -> Proposals | None:
     """The masks that ``config`` asks another run for: its answer for each scan that has no full mask here.
 
     As that run answers, partial labels or not: in the paper, the class with the highest probability everywhere. A run
     that has begun goes on with the masks it began with. None for a method that takes no proposals.
     """
-    source = find_source(config, out)
+    source = find_source(config, run)
     if source is None:
         return None
-    begun = kept(out, source)
+    begun = kept(run, source)
     if begun is not None:
         return begun
     scans = see(prepared, split, sees="unlabelled", n=config.data.set, ratio=config.data.ratio).train["bare"]

@@ -61,22 +61,23 @@ def self_train(
             f"--set {given[0]} is nothing to choose for a round, which learns from proposals of the one before: "
             "leave it out; --from names the run that proposes first."
         )
-    seed = settings.get("seed", RunFolder(source).config.training.seed)
-    seed = make_config(seed=seed).training.seed  # refused unless it is one
-    runs = [source, *(_round(out, number) for number in range(1, rounds + 1))]
+    runs = [RunFolder(source), *(RunFolder(_round(out, number)) for number in range(1, rounds + 1))]
+    seed = make_config(
+        seed=settings.get("seed", runs[0].config.training.seed)
+    ).training.seed  # refused unless it is one
     if "steps" in settings:
-        _refuse_other_steps(out, rounds, settings["steps"])
+        _refuse_other_steps(out, runs[1:], settings["steps"])
     _refuse_other_scans(folder, runs[1:])
     for number, (before, run) in enumerate(pairwise(runs), start=1):
-        own = {"method": "proposals", "proposals_from": _seen_from(out, before), "seed": seed + SEEDS_APART * number}
-        wanted = {**settings, **own}
-        if _done(RunFolder(run), RunFolder(before), wanted, test=test):
+        asked = _seen_from(out, before.path)
+        wanted = {**settings, "method": "proposals", "proposals_from": asked, "seed": seed + SEEDS_APART * number}
+        if _done(run, before, wanted, test=test):
             print(f"round {number} of {rounds}: finished before", flush=True)
             continue
-        print(f"round {number} of {rounds}: from {before}", flush=True)
+        print(f"round {number} of {rounds}: from {before.path}", flush=True)
         with _processes_of_its_own():
-            train_folder(folder, run, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
-    return runs
+            train_folder(folder, run.path, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
+    return [run.path for run in runs]
 
 
 def _round(out: Path, number: int) -> Path:
@@ -91,20 +92,20 @@ def _refuse_folder(out: Path) -> None:
         RunFolder(out).refuse_foreign()
 
 
-def _refuse_other_scans(folder: Path, rounds: Sequence[Path]) -> None:
+def _refuse_other_scans(folder: Path, rounds: Sequence[RunFolder]) -> None:
     """Nothing, or one sentence about scans that are not there, or not those that a round was trained on."""
     if not folder.exists():
         raise MixsegError(f"{folder} does not exist: check the path to the scans.")
-    for run in (RunFolder(path) for path in rounds if RunFolder(path).begun):
+    for run in (each for each in rounds if each.begun):
         theirs = run.facts.get("folder")
         if theirs is not None and theirs != folder.resolve().name:  # the rest of the path may have changed since
             raise MixsegError(f"{run.path} holds a run on other data ({theirs}): choose another --out.")
 
 
-def _refuse_other_steps(out: Path, rounds: int, steps: object) -> None:
+def _refuse_other_steps(out: Path, rounds: Sequence[RunFolder], steps: object) -> None:
     """Nothing, or one sentence if a round would be trained longer from which the next one has its proposals already."""
-    for number in range(1, rounds + 1):
-        run, later = RunFolder(_round(out, number)), _round(out, number + 1)
+    for number, run in enumerate(rounds, start=1):
+        later = _round(out, number + 1)
         if run.begun and (later / FILE).exists() and run.config.training.steps != steps:
             before = run.config.training.steps
             raise MixsegError(

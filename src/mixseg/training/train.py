@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,22 +41,48 @@ from mixseg.training.pseudo_labels import write_proposals
 from mixseg.training.validation import Look
 
 
-def train(
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves in memory: what it has just written need not be read again.
+
+    Attributes:
+        predictor: With the weights of any of the checkpoints.
+        checkpoints: Weights by name.
+    """
+
+    predictor: Predictor
+    checkpoints: Mapping[str, Weights]
+
+    def of(self, checkpoint: str) -> Predictor:
+        """The predictor, with the weights of ``checkpoint`` until another one's are asked for."""
+        self.predictor.method.load_state_dict(self.checkpoints[checkpoint])
+        return self.predictor
+
+
+def train(config: Config, data: Data, out: Path, **more: Any) -> RunFolder:  # noqa: ANN401 - see train_run
+    """The run in the folder ``out``, trained: see ``train_run``."""
+    run = RunFolder(out)
+    train_run(run, config, data, **more)
+    return run
+
+
+def train_run(
+    run: RunFolder,
     config: Config,
     data: Data,
-    out: Path,
     *,
     hardware: Hardware | None = None,
     test: bool = False,
     phases: Phases | None = None,
-) -> RunFolder:
-    """Train, or go on with, the run in ``out``; then predict and score the validation scans (and the test scans).
+) -> Trained | None:
+    """Train, or go on with, ``run``; then predict and score the validation scans (and the test scans).
 
-    Does nothing if the run is finished. Several processes may call it together (see Hardware): the first one writes and
-    returns, the others are there for the training alone and end with it. ``phases`` counts what went before too.
+    Does nothing if the run is finished, and returns None. Several processes may call it together (see Hardware): the
+    first one writes and returns, the others are there for the training alone and end with it. ``phases`` counts what
+    went before too.
     """
-    folder, phases = RunFolder(out), phases or Phases()
-    folder.refuse_foreign()
+    phases = phases or Phases()
+    run.refuse_foreign()
     check_classes(data)
     # Patients or masks that are missing are told now, before hours are spent.
     if test and not data.open_test():
@@ -67,20 +94,21 @@ def train(
     if config.runtime.compile and accelerator_of(hardware.device) == "cuda":
         fetch_compiler()
     fabric = make_fabric(hardware, precision)
+    trained = None
     with ExitStack() as held:
         held.callback(disband)
 
         def begin() -> bool:
             """Take the folder; False if there is nothing left to do in it."""
-            held.enter_context(folder.locked())
+            held.enter_context(run.locked())
             facts = environment(fabric.device, data.hash) | {"precision": precision} | _facts(data)
-            folder.refuse_another(config, facts)
-            done = folder.finished
-            if done and (done["test"] or not test) and config == folder.config:
+            run.refuse_another(config, facts)
+            done = run.finished
+            if done and (done["test"] or not test) and config == run.config:
                 return False
-            folder.begin(config, facts)
+            run.begin(config, facts)
             if data.proposals:
-                write_proposals(folder.path / PROPOSALS, data.proposals)
+                write_proposals(run.path / PROPOSALS, data.proposals)
             return True
 
         state = None
@@ -88,17 +116,18 @@ def train(
         if begun:
             if (told := remarks(config, data)) and fabric.is_global_zero:
                 print(*told, sep="\n", flush=True)
-            state = _fit(config, data, folder, fabric, phases, writer)
+            state = _fit(config, data, run, fabric, phases, writer)
         _let_go(fabric)
         if state is not None:
             held.enter_context(terminable())  # so that the last checkpoint is written to its end
             predictor = Predictor(state.method, config, fabric, data.classes, data.channels)
-            rows = _assess(predictor, state.weights(), data, folder, test=test)
+            trained = Trained(predictor, state.weights())
+            rows = _assess(trained, data, run, test=test)
             phases.end("assess")
             writer.wait()
             phases.end("checkpoints")
-            _finish(rows, config, folder, fabric, phases, test=test)
-    return folder
+            _finish(rows, config, run, fabric, phases, test=test)
+    return trained
 
 
 def _facts(data: Data) -> dict[str, Any]:
@@ -170,18 +199,16 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: 
     return fit(method, feed, look, config=config, folder=folder.path, fabric=fabric, phases=phases, writer=writer)
 
 
-def _assess(
-    predictor: Predictor, checkpoints: Mapping[str, Weights], data: Data, folder: RunFolder, *, test: bool
-) -> list[Row]:
+def _assess(trained: Trained, data: Data, run: RunFolder, *, test: bool) -> list[Row]:
     """Label maps and scores of every output of the checkpoints, on the training grid, in voxels and mm."""
     parts = {"val": data.val, "test": data.open_test() if test else ()}
     scans = [(part, scan) for part, of_part in parts.items() for scan in of_part]
-    _say_plan([scan for _, scan in scans], predictor)
-    bar = Progress("scoring", total=len(scans) * len(checkpoints), silent=not scans)
+    _say_plan([scan for _, scan in scans], trained.predictor)
+    bar = Progress("scoring", total=len(scans) * len(trained.checkpoints), silent=not scans)
     jobs = []
-    with ThreadPoolExecutor() as pool, writing_arrays(folder.path / "predictions.npz") as keep, bar:
-        for checkpoint, weights in checkpoints.items():
-            predictor.method.load_state_dict(weights)
+    with ThreadPoolExecutor() as pool, writing_arrays(run.path / "predictions.npz") as keep, bar:
+        for checkpoint in trained.checkpoints:
+            predictor = trained.of(checkpoint)
             for part, scan in scans:
                 for branch, labels in predictor.maps(scan).labels.items():
                     keep(f"{checkpoint}/{branch}/{scan.name}", labels)
@@ -191,10 +218,9 @@ def _assess(
                     jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))
                 bar.step(scan.name)
         rows = [row for job in jobs for row in job.result()]
-    predictor.method.load_state_dict(checkpoints[CHECKPOINT])
-    predict = partial(predictor.maps, sureness=True)
-    write_examples(folder.path / "examples.npz", rows, parts, predict, dims=predictor.config.data.dims)
-    write_metrics(folder.path / "metrics.csv", rows)
+    predict = partial(trained.of(CHECKPOINT).maps, sureness=True)
+    write_examples(run.path / "examples.npz", rows, parts, predict, dims=trained.predictor.config.data.dims)
+    write_metrics(run.path / "metrics.csv", rows)
     return rows
 
 

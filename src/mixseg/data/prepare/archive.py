@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from mixseg.data.prepare.store import Prepared, tuples
 from mixseg.data.scan import Header, Native, check_headers
 
 FORMAT = "mixseg archive 1"
+Ends = tuple[tuple[float, ...], tuple[float, ...]]
 
 # The same scans make the same file, byte for byte: no time of day in it.
 SOME_TIME = (1980, 1, 1, 0, 0, 0)
@@ -44,10 +45,10 @@ def pack(
         options: Of these only ``clip`` matters: images are carried in 8 bits.
         workers: Processes; ``None`` is one per core.
     """
-    from mixseg.data.prepare.files import read_checked  # reads image files, which unpacking never does
+    from mixseg.data.prepare.files import checked, read_header  # reads image files, which unpacking never does
 
     clip = (options or PrepareOptions()).clip
-    headers = read_checked(cases)
+    headers = checked(cases, [read_header(case) for case in cases])
     check_headers(headers)
     jobs = [(case, header, clip) for case, header in zip(cases, headers, strict=True)]
     coded = run_all(_coded, jobs, names=[case.id for case in cases], label="packing", workers=workers)
@@ -72,22 +73,41 @@ def unpack(path: Path, out: Path, options: PrepareOptions | None = None, *, work
         workers: Processes; ``None`` is one per core.
     """
     options = options or PrepareOptions()
-    index = _index(path)
-    clip = tuples(index["clip"])
+    headers, ends, clip = contents(path)
     if options.clip is None:
         options = replace(options, clip=clip)
     if options.clip != clip:
         raise MixsegError(f"{path} was packed with clip {clip}, not {options.clip}: pack the scans again.")
-    entries = [tuples(entry) for entry in index["cases"]]
-    headers = [Header(**{k: v for k, v in entry.items() if k not in ("low", "high")}) for entry in entries]
     found = existing(out, key_of([header.fingerprint for header in headers], options))
     if found is not None:
         return found
     loads: list[Callable[[], Native]] = [
-        partial(_decoded, path, number, header, (entry["low"], entry["high"]))
-        for number, (header, entry) in enumerate(zip(headers, entries, strict=True))
+        partial(_decoded, path, number, header, found)
+        for number, (header, found) in enumerate(zip(headers, ends, strict=True))
     ]
     return build(out, headers, loads, options, workers=workers)
+
+
+class Contents(NamedTuple):
+    """What an archive holds, but for the voxels.
+
+    Attributes:
+        headers: Of the scans.
+        ends: The intensities of each that became 0 and 255.
+        clip: The percentiles that these are, or None for minimum and maximum.
+    """
+
+    headers: list[Header]
+    ends: list[Ends]
+    clip: tuple[float, float] | None
+
+
+def contents(path: Path) -> Contents:
+    """What lies in an archive; no voxel is read."""
+    index = _index(path)
+    entries = [tuples(entry) for entry in index["cases"]]
+    ends = [(entry.pop("low"), entry.pop("high")) for entry in entries]
+    return Contents([Header(**entry) for entry in entries], ends, tuples(index["clip"]))
 
 
 Coded = tuple[dict[str, bytes], tuple[float, ...], tuple[float, ...]]
@@ -106,7 +126,7 @@ def _coded(job: tuple[Case, Header, tuple[float, float] | None]) -> Coded:
     return parts, native.low, native.high
 
 
-def _decoded(path: Path, number: int, header: Header, ends: tuple[tuple[float, ...], tuple[float, ...]]) -> Native:
+def _decoded(path: Path, number: int, header: Header, ends: Ends) -> Native:
     """One scan of the archive."""
     shape = header.shape
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,12 @@ __all__ = ["PrepareOptions", "prepare"]
 
 
 def prepare(
-    cases: Sequence[Case], out: Path, options: PrepareOptions | None = None, *, workers: int | None = None
+    cases: Sequence[Case],
+    out: Path,
+    options: PrepareOptions | None = None,
+    *,
+    workers: int | None = None,
+    headers: Callable[[], Sequence[Header]] | None = None,
 ) -> Prepared:
     """The prepared folder ``out``: as it lies there, if it was made from the same files with the same options.
 
@@ -31,15 +36,16 @@ def prepare(
         out: A new or empty folder, or a prepared one to replace.
         options: The training grid and the labels on it.
         workers: Processes; ``None`` is one per core.
+        headers: Of the cases, asked for only if they have to be prepared; read here if not given.
     """
     options = options or PrepareOptions()
     found = existing(out, key_of([fingerprint(case) for case in cases], options))
     if found is not None:
         return found
     refuse_replacing(out, INDEX, PREPARED)  # before minutes of work, not after
-    headers = read_checked(cases)
-    loads = [partial(read_native, case, header, clip=options.clip) for case, header in zip(cases, headers, strict=True)]
-    return build(out, headers, loads, options, workers=workers)
+    known = checked(cases, headers() if headers else [read_header(case) for case in cases])
+    loads = [partial(read_native, case, header, clip=options.clip) for case, header in zip(cases, known, strict=True)]
+    return build(out, known, loads, options, workers=workers)
 
 
 def fingerprint(case: Case) -> str:
@@ -99,9 +105,8 @@ def check_geometry(case: Case, header: Header) -> None:
             )
 
 
-def read_checked(cases: Sequence[Case]) -> list[Header]:
-    """The headers of scans that are about to be read."""
-    headers = [read_header(case) for case in cases]
+def checked(cases: Sequence[Case], headers: Sequence[Header]) -> Sequence[Header]:
+    """The headers of scans that are about to be read; see ``check_geometry``."""
     for case, header in zip(cases, headers, strict=True):
         check_geometry(case, header)
     return headers

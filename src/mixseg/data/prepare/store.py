@@ -157,6 +157,7 @@ class Prepared:
         cases: One entry per scan, in the order of the arrays.
         classes: Class names by index, the background first.
         channels: How many channels each image has.
+        options: What it was made like, by the names of ``PrepareOptions``.
         dims: 2 or 3.
         hash: Of the input files and the options; equal hashes need not be prepared twice.
         content: Of the arrays themselves: equal on every machine for equal data.
@@ -172,7 +173,8 @@ class Prepared:
         self.classes: tuple[str, ...] = tuple(self.index["classes"])
         self.channels: int = self.index["channels"]
         self.cases = tuple(PreparedCase.from_json(entry, channels=self.channels) for entry in self.index["cases"])
-        self.dims: int = self.index["options"]["dims"]
+        self.options: dict[str, Any] = tuples(self.index["options"])
+        self.dims: int = self.options["dims"]
         self.hash: str = self.index["hash"]
         self.content: str = self.index["content"]
         voxels = sum(case.voxels for case in self.cases)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +30,20 @@ MODEST = 8.0 * 2**30
 
 
 def planned(
-    headers: Iterable[Header], settings: Mapping[str, Any], out: Path, hardware: Hardware
+    headers: Callable[[], Sequence[Header]], settings: Mapping[str, Any], run: RunFolder, hardware: Hardware
 ) -> tuple[Config, list[str]]:
-    """The config of the run in ``out`` on scans with ``headers``, of files or arrays, and the plan's sentences.
+    """The config of ``run`` on scans with ``headers``, of files or arrays, and the plan's sentences.
 
     A run that has begun goes on as it was planned, whatever memory there is by now; one from proposals has what is not
     given from the run that proposes.
     """
     asked_for = "preset" in settings and hardware.device == "cpu"
-    given, settings, before = settings, taken_over(settings, out), RunFolder(out)
-    if before.begun:
+    given, settings = settings, taken_over(settings, run)
+    if run.begun:
         config = make_config(**settings)
         refuse_unused(given, config.data.dims)
-        return config, before.facts.get("plan", [])
-    scans = list(headers)
+        return config, run.facts.get("plan", [])
+    scans = headers()
     if settings.get("preset", PLANNED) != PLANNED:
         config = make_config(**{"dims": choose_dims(scans)[0], **settings})
         refuse_unused(given, config.data.dims)
@@ -73,10 +73,10 @@ def stretched(scans: Sequence[Header], config: Config, *, asked: bool = False) -
     )
 
 
-def taken_over(settings: Mapping[str, Any], out: Path) -> dict[str, Any]:
-    """``settings`` with what a run in ``out`` has from the run that proposes, and from its own beginning."""
-    settings, before = inherited(settings, out), RunFolder(out)
-    kept = settings_of(before.config) if before.begun else {}
+def taken_over(settings: Mapping[str, Any], run: RunFolder) -> dict[str, Any]:
+    """``settings`` with what ``run`` has from the run that proposes, and from its own beginning."""
+    settings = inherited(settings, run)
+    kept = settings_of(run.config) if run.begun else {}
     return {**{key: kept[key] for key in CHOSEN if key in kept}, **settings}
 
 

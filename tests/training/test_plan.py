@@ -32,7 +32,7 @@ from mixseg.runs.config import make_config, read_config
 from mixseg.runs.device import Hardware, make_fabric
 from mixseg.runs.folder import RunFolder
 from mixseg.training.plan import settings as planning
-from mixseg.training.plan.memory import FIXED
+from mixseg.training.plan.grid import FIXED
 from mixseg.training.plan.settings import means_of, plan_for, planned, stretched
 from mixseg.training.validation import Look
 from scans import header

@@ -12,8 +12,8 @@ from mixseg.data.prepare.files import read_header
 from mixseg.data.resample import size_at
 from mixseg.data.scan import lost
 from mixseg.datasets import load
-from mixseg.training.plan.grid import WholeScans, choose_dims, make_plan, near_cube
-from mixseg.training.plan.memory import Means
+from mixseg.training.plan.grid import Means, WholeScans, near_cube
+from mixseg.training.plan.settings import choose_dims, make_plan
 from scans import header
 
 DEFAULTS = {"size": (256, 256), "patch": (112, 112, 80), "batch": {"full": 8, "partial": 16, "bare": 0}}

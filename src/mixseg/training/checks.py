@@ -43,9 +43,10 @@ def refuse_early(settings: Mapping[str, Any], run: RunFolder, hardware: Hardware
     for dims in choices:
         try:
             _refuse({**settings, "dims": dims}, run, hardware)
+            break
         except MixsegError as error:
             errors.append(error)
-    if len(errors) == len(choices):
+    else:
         raise errors[0]
     if "dims" in settings:
         refuse_unused(given, settings["dims"])

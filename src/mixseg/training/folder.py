@@ -40,8 +40,7 @@ from mixseg.runs.device import Hardware, said_once
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.log import Phases
 from mixseg.training.assemble import assemble
-from mixseg.training.plan.grid import choose_dims
-from mixseg.training.plan.settings import planned
+from mixseg.training.plan.settings import choose_dims, planned
 from mixseg.training.train import Trained, train_run
 
 SEEN_AS = {

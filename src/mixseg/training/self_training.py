@@ -62,9 +62,8 @@ def self_train(
             "leave it out; --from names the run that proposes first."
         )
     runs = [RunFolder(source), *(RunFolder(_round(out, number)) for number in range(1, rounds + 1))]
-    seed = make_config(
-        seed=settings.get("seed", runs[0].config.training.seed)
-    ).training.seed  # refused unless it is one
+    seed = settings.get("seed", runs[0].config.training.seed)
+    seed = make_config(seed=seed).training.seed  # refused unless it is one
     if "steps" in settings:
         _refuse_other_steps(out, runs[1:], settings["steps"])
     _refuse_other_scans(folder, runs[1:])

@@ -1,4 +1,4 @@
-"""Slices or volumes, at which voxel size, how large, how many at once: chosen from the scans and the memory at hand.
+"""At which voxel size slices or volumes are learnt, and how large: chosen from the scans and the memory at hand.
 
 Every choice comes with its reason in a sentence, and each can be given instead: docs/how-to/plan.md.
 """
@@ -14,11 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.data.resample import size_at
-from mixseg.data.scan import FEW_SLICES, Header, lost, middle_slices, middle_spacing, times
-from mixseg.training.plan.memory import Means, fitting
+from mixseg.data.scan import Header, lost, middle_spacing, times
 
-NEARLY_ISOTROPIC = 3.0
-"""From so many times a pixel's width on, the next slice says little about this one."""
 LARGEST_SLICE = 512
 """Pixels a side; larger fields of view are resampled to fewer."""
 SMALLEST_PATCH = 64**3
@@ -34,57 +31,55 @@ COARSER = tuple(1.1**steps for steps in range(1, 8))
 ROD = 4.0
 """Times as long as wide."""
 
+FIXED = 2**30
+"""Bytes for weights, those of moving averages too, their optimiser and the libraries."""
+USABLE = 0.8
+"""The share of the memory that a plan fills at most."""
+
 Sides = Sequence[float] | NDArray[np.float64]
 Choice = tuple[dict[str, Any], list[str]]
 """Settings, and the reasons for them."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Config keys that were not given, and why they are what they are."""
+class Means:
+    """What there is to train with.
 
-    settings: Mapping[str, Any]
-    reasons: tuple[str, ...]
-
-    def told(self) -> str:
-        """The plan for a terminal."""
-        otherwise = "To choose otherwise: --dims, --spacing, --size, --patch, --set batch.full=N."
-        return "\n".join(["Plan:", *(f"  - {reason}" for reason in self.reasons), f"  {otherwise}"])
-
-
-def make_plan(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Plan:
-    """The plan for ``scans``.
-
-    Args:
-        scans: All of them, those to predict included.
-        given: Of the keys that a plan chooses, those that are settled; None counts as settled too.
-        defaults: "size", "patch" and "batch" of the preset and the method.
-        means: The network and the memory.
+    Attributes:
+        memory: Bytes, of one device.
+        where: What has them, in words.
+        channels: Of the finest level of the network.
+        held: Numbers that a step of the method holds for each of them and each voxel of an image.
+        halvings: How often the network halves an axis.
+        number: Bytes that a number takes.
+        devices: How many share a batch.
     """
-    dims, why = choose_dims(scans)
-    if "dims" in given:
-        dims = given["dims"]
-        why = _asked("Slices are learned one by one" if dims == 2 else "Volumes are learned")
-    chosen, reasons = (_slices if dims == 2 else _volumes)(scans, given, defaults, means)
-    grid = {**chosen, **given}["size" if dims == 2 else "patch"]
-    batch, memory = fitting(grid, given, defaults, means)
-    return Plan({"dims": dims, **chosen, **batch}, (why, *reasons, memory))
+
+    memory: float
+    where: str
+    channels: int
+    held: float
+    halvings: int = 4
+    number: int = 4
+    devices: int = 1
+
+    @property
+    def multiple(self) -> int:
+        """What every side must be a multiple of."""
+        return 1 << self.halvings
+
+    def bytes(self, rows: int, grid: Sequence[int]) -> float:
+        """About what a training step on ``rows`` images takes on each device."""
+        return FIXED + ceil(rows / self.devices) * prod(grid) * self.held * self.channels * self.number
+
+    def fits(self, rows: int, grid: Sequence[int]) -> bool:
+        """Whether that is little enough."""
+        return self.bytes(rows, grid) <= USABLE * self.memory
 
 
-def choose_dims(scans: Sequence[Header]) -> tuple[int, str]:
-    """2 or 3, and why."""
-    slices = middle_slices(scans)
-    if slices < FEW_SLICES:
-        return 2, f"Slices are learned one by one: a scan has few of them ({slices})."
-    i, j, k = middle_spacing(scans)
-    width = f"{i:.3g}" if f"{i:.3g}" == f"{j:.3g}" else f"{i:.3g} x {j:.3g}"
-    apart = f"they are {k:.3g} mm apart and pixels {width} mm wide"
-    if k > NEARLY_ISOTROPIC * min(i, j):
-        return 2, f"Slices are learned one by one: {apart}, so that one says little about the next."
-    return 3, f"Volumes are learned: a scan has {slices} slices, {apart}."
-
-
-def _slices(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Choice:
+def choose_slices(
+    scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means
+) -> Choice:
     """Pixel size and size of the slices: the whole field of view of every scan, none of them stretched."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
@@ -92,9 +87,9 @@ def _slices(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping
         pixels, reason = _pixels(scans, given.get("size"))
         chosen, reasons = {"spacing": None, "long_side": None, **pixels}, [reason]
     elif given.get("spacing"):
-        reasons = [_asked(f"Pixels become {times(given['spacing'])} mm large")]
+        reasons = [asked_for(f"Pixels become {times(given['spacing'])} mm large")]
     elif given.get("long_side"):
-        reasons = [_asked(f"The longer side of every slice becomes {given['long_side']} pixels")]
+        reasons = [asked_for(f"The longer side of every slice becomes {given['long_side']} pixels")]
     spacing, long_side = ({**chosen, **given}.get(key) for key in ("spacing", "long_side"))
     if not spacing and not long_side:
         reasons.append("Every slice is stretched to one size.")
@@ -107,7 +102,7 @@ def _slices(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping
         chosen["size"] = tuple(sides)
         reasons.append(f"Slices have {times(sides)} pixels: {end}.")
     if "size" in given:
-        reasons.append(_asked(f"Slices have {times(given['size'])} pixels"))
+        reasons.append(asked_for(f"Slices have {times(given['size'])} pixels"))
     return chosen, reasons
 
 
@@ -138,7 +133,9 @@ def _pixels(scans: Sequence[Header], size: Sequence[int] | None) -> tuple[dict[s
     return {"spacing": (mm, mm)}, f"Pixels become {mm:.4g} mm wide, {why}."
 
 
-def _volumes(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Choice:
+def choose_volumes(
+    scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means
+) -> Choice:
     """Voxel size and size of the patches: whole scans if that can be, else as near to cubes in mm as they allow."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
@@ -148,9 +145,9 @@ def _volumes(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mappin
         chosen["spacing"], reason = _voxels(scans, None if "patch" in given else whole.coarse())
         reasons.append(reason)
     elif given["spacing"]:
-        reasons.append(_asked(f"Voxels become {times(given['spacing'])} mm large"))
+        reasons.append(asked_for(f"Voxels become {times(given['spacing'])} mm large"))
     if "patch" in given:
-        reasons.append(_asked(f"Patches have {times(given['patch'])} voxels"))
+        reasons.append(asked_for(f"Patches have {times(given['patch'])} voxels"))
         return chosen, reasons
     spacing = {**chosen, **given}["spacing"]
     voxel = middle_spacing(scans) if spacing is None else spacing
@@ -237,7 +234,8 @@ def _cube(volume: float, spacing: Sides, shape: Sides, rows: int, means: Means) 
     return patch
 
 
-def _asked(choice: str) -> str:
+def asked_for(choice: str) -> str:
+    """The reason for a choice that was made by whoever trains."""
     return f"{choice}, as asked for."
 
 

@@ -1,32 +1,50 @@
-"""The plan of a run: settings that were not given, from the size of its scans and the memory of this machine."""
+"""The plan of a run: settings that were not given, from the size of its scans and the memory of this machine.
+
+Slices or volumes, and how many at once; how large they are is chosen in ``grid``.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from mixseg.data.scan import Header
+from mixseg.data.scan import FEW_SLICES, Header, middle_slices, middle_spacing
 from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
 from mixseg.runs.config import Config, keys_where, make_config, refuse_unused, settings_of
 from mixseg.runs.device import Hardware, accelerator_of, settle_precision
 from mixseg.runs.folder import RunFolder
-from mixseg.training.plan.grid import Plan, choose_dims, make_plan
-from mixseg.training.plan.memory import Means
+from mixseg.training.plan.grid import Means, asked_for, choose_slices, choose_volumes
 from mixseg.training.pseudo_labels import inherited
 
 CHOSEN = keys_where(lambda key: key.planned)
 """The config keys that a plan chooses, where they are not given."""
 PLANNED = "strong"
 """The preset that is planned; the others fix the training grid, and only 2D or 3D is chosen for them."""
+NEARLY_ISOTROPIC = 3.0
+"""From so many times a pixel's width on, the next slice says little about this one."""
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where a container is told how much of the memory it may take."""
 MODEST = 8.0 * 2**30
 """Bytes, where the system (Windows) does not say how many it has."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Config keys that were not given, and why they are what they are."""
+
+    settings: Mapping[str, Any]
+    reasons: tuple[str, ...]
+
+    def told(self) -> str:
+        """The plan for a terminal."""
+        otherwise = "To choose otherwise: --dims, --spacing, --size, --patch, --set batch.full=N."
+        return "\n".join(["Plan:", *(f"  - {reason}" for reason in self.reasons), f"  {otherwise}"])
 
 
 def planned(
@@ -37,7 +55,7 @@ def planned(
     A run that has begun goes on as it was planned, whatever memory there is by now; one from proposals has what is not
     given from the run that proposes.
     """
-    asked_for = "preset" in settings and hardware.device == "cpu"
+    on_purpose = "preset" in settings and hardware.device == "cpu"
     given, settings = settings, taken_over(settings, run)
     if run.begun:
         config = make_config(**settings)
@@ -53,7 +71,7 @@ def planned(
     plan = plan_for(scans, settings, hardware)
     refuse_unused(given, plan.settings["dims"])
     print(plan.told(), flush=True)
-    if not asked_for and accelerator_of(hardware.device) == "cpu":
+    if not on_purpose and accelerator_of(hardware.device) == "cpu":
         print(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.", flush=True)
     return make_config(**{**plan.settings, **settings}), list(plan.reasons)
 
@@ -88,6 +106,57 @@ def plan_for(headers: Sequence[Header], settings: Mapping[str, Any], hardware: H
     if "batch" in given:  # some kinds alone may be given
         given["batch"] = settings_of(usual)["batch"]
     return make_plan(headers, given, settings_of(usual), means_of(usual, hardware))
+
+
+def make_plan(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Plan:
+    """The plan for ``scans``.
+
+    Args:
+        scans: All of them, those to predict included.
+        given: Of the keys that a plan chooses, those that are settled; None counts as settled too.
+        defaults: "size", "patch" and "batch" of the preset and the method.
+        means: The network and the memory.
+    """
+    dims, why = choose_dims(scans)
+    if "dims" in given:
+        dims = given["dims"]
+        why = asked_for("Slices are learned one by one" if dims == 2 else "Volumes are learned")
+    chosen, reasons = (choose_slices if dims == 2 else choose_volumes)(scans, given, defaults, means)
+    grid = {**chosen, **given}["size" if dims == 2 else "patch"]
+    batch, memory = fitting(grid, given, defaults, means)
+    return Plan({"dims": dims, **chosen, **batch}, (why, *reasons, memory))
+
+
+def choose_dims(scans: Sequence[Header]) -> tuple[int, str]:
+    """2 or 3, and why."""
+    slices = middle_slices(scans)
+    if slices < FEW_SLICES:
+        return 2, f"Slices are learned one by one: a scan has few of them ({slices})."
+    i, j, k = middle_spacing(scans)
+    width = f"{i:.3g}" if f"{i:.3g}" == f"{j:.3g}" else f"{i:.3g} x {j:.3g}"
+    apart = f"they are {k:.3g} mm apart and pixels {width} mm wide"
+    if k > NEARLY_ISOTROPIC * min(i, j):
+        return 2, f"Slices are learned one by one: {apart}, so that one says little about the next."
+    return 3, f"Volumes are learned: a scan has {slices} slices, {apart}."
+
+
+def fitting(
+    grid: Sequence[int], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means
+) -> tuple[dict[str, Any], str]:
+    """``batch``, halved until it fits unless it is given, where that changes it; and a sentence about the memory."""
+    told = {**defaults["batch"], **given.get("batch", {})}
+    asked: dict[str, int] = {kind: rows for kind, rows in told.items() if rows is not None}
+    batch = asked
+    while "batch" not in given and not means.fits(sum(batch.values()), grid) and max(batch.values()) > 1:
+        batch = {kind: (rows + 1) // 2 for kind, rows in batch.items()}
+    rows = sum(batch.values())
+    sentence = f"A step on {rows} of them takes about {means.bytes(rows, grid) / 1e9:.1f} GB"
+    sentence += f" of the {means.memory / 1e9:.0f} GB of {means.where}"
+    if batch != asked:
+        sentence += f"; {sum(asked.values())}, as usual, would not fit"
+    if not means.fits(rows, grid):
+        sentence += ": it may not fit; choose fewer or smaller ones, or a smaller width"
+    return ({} if batch == asked else {"batch": batch}), f"{sentence}."
 
 
 def means_of(config: Config, hardware: Hardware) -> Means:

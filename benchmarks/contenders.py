@@ -13,11 +13,9 @@ from mixseg.core.types import IGNORE, KINDS, Batch, Kind, Part
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
-from mixseg.runs.build import build
-from mixseg.runs.compile import evaluating, speed_up
+from mixseg.runs.build import build, evaluating, speed_up
 from mixseg.runs.config import Config
-from mixseg.training.optimizer import make_optimizer
-from mixseg.training.step import make_step
+from mixseg.training.step import make_optimizer, make_step
 from mixseg.training.validation import Look
 from plain_loop import PlainLoop, make_loaders, plain_family
 from stopwatch import Step, synchronize, time_calls

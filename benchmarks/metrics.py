@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from mixseg.evaluation.surface_distance import Mask, surface_distances
+from mixseg.evaluation.metrics import Mask, surface_distances
 
 TARGET = 5.0
 Pair = tuple[float, float]

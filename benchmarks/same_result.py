@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 
 from contenders import make_feed, make_scans
-from mixseg.runs.build import build
-from mixseg.runs.compile import speed_up
+from mixseg.runs.build import build, speed_up
 from mixseg.runs.config import Config, make_config
 from mixseg.runs.device import Hardware, make_fabric, settle_precision
-from mixseg.training.optimizer import make_optimizer
-from mixseg.training.step import PlainStep, make_step
+from mixseg.training.step import PlainStep, make_optimizer, make_step
 
 TOLERANCE = {"fp64": 1e-7, "fp32": 2e-3, "bf16": 5e-2}
 SMALL = {"size": [64, 64], "patch": [32, 32, 32], "width": 8, "depth": 3, "lr": 1e-3, "ramp": 0.5, "schedule": "cosine"}

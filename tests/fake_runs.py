@@ -9,12 +9,12 @@ from scipy import ndimage
 from mixseg.core.files import write_json
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import score_case, summarise, write_metrics
-from mixseg.inference.maps import Piece
-from mixseg.inference.maps import maps as decided
+from mixseg.inference.predictor import Piece
+from mixseg.inference.predictor import maps as decided
 from mixseg.inference.report_slices import write_examples
 from mixseg.runs.config import make_config, to_dict
 from mixseg.runs.log import Log
-from mixseg.training.collapse import Guard
+from mixseg.training.validation import Guard
 
 CLASSES = ("background", "<b>cavity</b>", "wall & $rim$")
 BRANCHES = {"bottom": 0.05, "top": 0.35, "ensemble": 0.15}

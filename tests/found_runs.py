@@ -8,7 +8,7 @@ from mixseg.core.files import write_json
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import Row, write_metrics
 from mixseg.experiments.plan import Cell, Plan, PlannedRun, run_path, write_plan
-from mixseg.inference.maps import Maps
+from mixseg.inference.predictor import Maps
 from mixseg.inference.report_slices import write_examples
 from mixseg.runs.config import make_config, to_dict
 from mixseg.runs.log import Log

@@ -21,7 +21,7 @@ from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_
 from mixseg import cli
 from mixseg.cli import VERBS, doctor, main, verb_of
 from mixseg.cli.doctor import Gpu, Machine, remarks
-from mixseg.cli.settings import parse
+from mixseg.cli.flags import parse
 from mixseg.core.console import exit_code
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE

@@ -12,9 +12,8 @@ from made_runs import data, scan
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, KINDS
 from mixseg.data.augment import NONE, STRONG, Augmentation, Chance
-from mixseg.data.batches import Feed, common_spacing
+from mixseg.data.batches import LABELLED_PATCHES, Feed, PatchStream, SliceStream, common_spacing
 from mixseg.data.intensity import normalise
-from mixseg.data.samplers import LABELLED_PATCHES, PatchStream, SliceStream
 from mixseg.data.scan import Scan
 
 CPU = torch.device("cpu")

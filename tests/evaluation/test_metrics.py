@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from mixseg.core.types import IGNORE
-from mixseg.evaluation import surface_distance
-from mixseg.evaluation.metrics import assd, case_metrics, confusion, dice, hd95
-from mixseg.evaluation.surface_distance import diagonal, surface, surface_distances
+from mixseg.evaluation import metrics
+from mixseg.evaluation.metrics import assd, case_metrics, confusion, diagonal, dice, hd95, surface, surface_distances
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
 SPACING = (1.3, 0.7, 5.0)
@@ -95,8 +94,8 @@ def test_every_search_finds_the_same_distances(pair, setting):
     """NEAR and FAR_COST move points between the k-d tree and the distance transform: only the time may change."""
     expected = surface_distances(*pair, (None, SPACING))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surface_distance, "NEAR", setting[0])
-        patch.setattr(surface_distance, "FAR_COST", setting[1])
+        patch.setattr(metrics, "NEAR", setting[0])
+        patch.setattr(metrics, "FAR_COST", setting[1])
         found = surface_distances(*pair, (None, SPACING))
     np.testing.assert_array_equal(np.concatenate(found[0]), np.concatenate(expected[0]))
     np.testing.assert_allclose(np.concatenate(found[1]), np.concatenate(expected[1]), rtol=1e-14)

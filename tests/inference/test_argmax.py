@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixseg.inference.maps import winners
+from mixseg.inference.predictor import winners
 
 
 @given(

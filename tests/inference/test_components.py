@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mixseg.inference.maps import largest_pieces, one_piece
+from mixseg.inference.predictor import largest_pieces, one_piece
 
 
 def volume():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixseg.core.types import IGNORE
-from mixseg.inference.report_slices.cuts import COLUMNS, TILE_SIDE, TILES, lay_out
+from mixseg.inference.report_slices import COLUMNS, TILE_SIDE, TILES, lay_out
 
 
 def ball(shape, centre, radius):

@@ -10,9 +10,16 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import Row
-from mixseg.inference.maps import Maps, Piece, maps
-from mixseg.inference.report_slices import LONGEST_SIDE, choose, choose_common, planes, read_examples, write_examples
-from mixseg.inference.report_slices.cuts import lay_out
+from mixseg.inference.predictor import Maps, Piece, maps
+from mixseg.inference.report_slices import (
+    LONGEST_SIDE,
+    choose,
+    choose_common,
+    lay_out,
+    planes,
+    read_examples,
+    write_examples,
+)
 
 
 def row(case, dsc, *, branch="bottom", checkpoint="last", label="heart", part="val"):

@@ -9,7 +9,7 @@ from made_runs import scan
 from mixseg.data.intensity import normalise
 from mixseg.data.padding import widen_image
 from mixseg.data.scan import Scan
-from mixseg.inference.maps import maps, pieces, probabilities
+from mixseg.inference.predictor import maps, pieces, probabilities
 from mixseg.inference.sliding_window import WINDOWS_AT_ONCE, Forward, Grey, Windows, predict_slabs
 from pointwise import Neighbours, Pointwise
 

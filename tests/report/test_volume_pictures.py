@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fake_runs import write_run
-from mixseg.inference.report_slices.cuts import lay_out
+from mixseg.inference.report_slices import lay_out
 from mixseg.report.figures.montages import montages
 from mixseg.report.figures.pictures import SMALLEST, Strip, around, gallery
 from mixseg.report.run_report import write_report

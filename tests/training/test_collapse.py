@@ -13,7 +13,7 @@ from mixseg.datasets.phantom import heart
 from mixseg.methods import METHODS, AblationOptions, MethodOptions, make_method
 from mixseg.networks import make_network
 from mixseg.runs.config import make_config
-from mixseg.training.collapse import Guard
+from mixseg.training.validation import Guard
 
 OURS = METHODS["kl-ent"].weights
 

@@ -34,18 +34,17 @@ from mixseg.inference.predictor import Predictor
 from mixseg.inference.report_slices import write_examples
 from mixseg.methods import METHODS, Method, Term
 from mixseg.networks.redundant_biases import drop_idle_biases
+from mixseg.runs import build as building
 from mixseg.runs import checkpoint as checkpoints
-from mixseg.runs import compile as compile_
 from mixseg.runs import device
-from mixseg.runs.build import build, load
+from mixseg.runs.build import build, evaluating, load, speed_up
 from mixseg.runs.checkpoint import State, Writer, load_weights
-from mixseg.runs.compile import evaluating, speed_up
 from mixseg.runs.device import Hardware, make_fabric, settle_precision
 from mixseg.runs.log import read_log
 from mixseg.training import loop
 from mixseg.training import train as runs
 from mixseg.training.loop import fit
-from mixseg.training.optimizer import lr_factor, make_optimizer
+from mixseg.training.step import lr_factor, make_optimizer
 from mixseg.training.train import settle_batch, train
 
 CPU = Hardware("cpu")
@@ -746,7 +745,7 @@ def test_a_trained_run_is_loaded_ready_to_predict(tmp_path):
 
 def test_this_torch_has_the_switches_that_make_compiled_steps_fast():
     assert all(hasattr(functorch, switch) for switch in device.FUNCTORCH)
-    assert set(compile_.COMPILER) <= set(torch._inductor.list_options())
+    assert set(building.COMPILER) <= set(torch._inductor.list_options())
 
 
 def test_this_torch_has_the_hashes_that_are_taken_beside_other_work():
@@ -761,17 +760,17 @@ def test_the_compiler_is_imported_once_and_beside_other_work(monkeypatch):
         assert go_on.wait(60)
         imported.append(name)
 
-    monkeypatch.setattr(compile_, "import_module", slowly)
-    compile_.fetch_compiler.cache_clear()
+    monkeypatch.setattr(building, "import_module", slowly)
+    building.fetch_compiler.cache_clear()
     try:
-        begun = compile_.fetch_compiler()
-        assert compile_.fetch_compiler() is begun
+        begun = building.fetch_compiler()
+        assert building.fetch_compiler() is begun
         assert not begun.done()
         go_on.set()
         begun.result(60)
         assert imported[0] == "torch._inductor.compile_fx"
     finally:
-        compile_.fetch_compiler.cache_clear()
+        building.fetch_compiler.cache_clear()
 
 
 def test_on_a_gpu_in_half_precision_normalisations_are_folded_while_nothing_trains(monkeypatch):

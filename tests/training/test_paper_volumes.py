@@ -12,7 +12,7 @@ from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
 from mixseg.runs.build import build
 from mixseg.runs.config import make_config
-from mixseg.training.optimizer import lr_factor, make_optimizer
+from mixseg.training.step import lr_factor, make_optimizer
 
 PAPER = {"preset": "paper", "dims": 3}
 

@@ -15,8 +15,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from mixseg.methods import METHODS, MethodOptions, Term, TermOptions
 from mixseg.methods.base import ramp_up
 from mixseg.runs.device import Hardware, make_fabric
-from mixseg.training.optimizer import make_optimizer
-from mixseg.training.step import PLAIN_FIRST, GraphedStep, PlainStep, make_step
+from mixseg.training.step import PLAIN_FIRST, GraphedStep, PlainStep, make_optimizer, make_step
 from same_result import TOLERANCE, difference, small_config
 
 RAMPED = MethodOptions(TermOptions(ramp=0.5))

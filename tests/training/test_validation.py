@@ -8,8 +8,7 @@ from made_runs import CLASSES, config, data, scan
 from mixseg.core.types import IGNORE
 from mixseg.evaluation.metrics import dice
 from mixseg.inference.predictor import Predictor
-from mixseg.runs.build import build
-from mixseg.runs.compile import evaluating
+from mixseg.runs.build import build, evaluating
 from mixseg.runs.device import Hardware, make_fabric
 from mixseg.training.validation import WATCHED_SLICES, Look, _few
 

@@ -96,7 +96,7 @@ def verb_of(name: str) -> Callable[..., int | None]:
 
 def _hint(verb: Callable[..., object], words: list[str]) -> None:
     """After a command line that was not understood: where a key of the config belongs that was taken for a flag."""
-    from mixseg.cli.settings import meant_as_settings
+    from mixseg.cli.flags import meant_as_settings
 
     with redirect_stdout(StringIO()) as help_, suppress(SystemExit):
         verb(args=["--help"])

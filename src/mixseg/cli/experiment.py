@@ -46,7 +46,7 @@ class PartFlags:
 
     def request(self) -> Request:
         """The same for the planner."""
-        from mixseg.cli.settings import config_settings
+        from mixseg.cli.flags import config_settings
         from mixseg.experiments.planner import Request
 
         for flag, values in (("--seeds", self.seeds), ("--sets", self.sets), ("--methods", self.methods)):
@@ -79,7 +79,7 @@ class PlaceFlags:
 
     def place(self, out: Path) -> Place:
         """The same for the executor."""
-        from mixseg.cli.settings import parse
+        from mixseg.cli.flags import parse
         from mixseg.experiments.executors.base import Place
 
         if self.workers is not None and self.workers < 1:

@@ -43,8 +43,8 @@ def self_train(
         training: How to train.
         test: Score the test scans too, in every round.
     """
+    from mixseg.cli.flags import config_settings
     from mixseg.cli.printing import emit_table, print_table
-    from mixseg.cli.settings import config_settings
     from mixseg.report.self_training import write_rounds
     from mixseg.runs.device import Hardware
     from mixseg.runs.typed_json import merged

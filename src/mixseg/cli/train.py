@@ -77,7 +77,7 @@ def train(
         test: Score the test scans too, when the run is done.
         resume: Accepted and not needed: a run that has begun is always continued.
     """
-    from mixseg.cli.settings import config_settings
+    from mixseg.cli.flags import config_settings
     from mixseg.runs.config import read_config
     from mixseg.runs.device import Hardware
     from mixseg.runs.folder import RunFolder

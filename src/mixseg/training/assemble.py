@@ -12,7 +12,7 @@ from mixseg.core.types import KINDS
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.supervision import Data, Proposals, see
 from mixseg.datasets.split import NO_TEST, Split, set_n
-from mixseg.inference.maps import one_piece
+from mixseg.inference.predictor import one_piece
 from mixseg.methods import METHODS
 from mixseg.runs.config import Config, flat
 from mixseg.runs.config_groups import BatchSizes

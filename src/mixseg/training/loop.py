@@ -19,13 +19,12 @@ from mixseg.core.progress import Progress
 from mixseg.core.signals import Interrupts, expendable, terminable
 from mixseg.data.batches import Feed
 from mixseg.methods import Method
+from mixseg.runs.build import evaluating, speed_up, without_compiling
 from mixseg.runs.checkpoint import State, Writer
-from mixseg.runs.compile import evaluating, speed_up, without_compiling
 from mixseg.runs.config import Config
 from mixseg.runs.device import end_others, lead
 from mixseg.runs.log import Log, Phases, Record
-from mixseg.training.optimizer import make_optimizer
-from mixseg.training.step import PLAIN_FIRST, make_step
+from mixseg.training.step import PLAIN_FIRST, make_optimizer, make_step
 from mixseg.training.trackers import make_trackers
 
 Look = Callable[[Method, float, Mapping[str, Any], Mapping[str, float]], dict[str, Any]]

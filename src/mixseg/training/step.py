@@ -1,6 +1,8 @@
-"""One optimiser step: done plainly, or recorded once as a CUDA graph and replayed."""
+"""The optimiser, its learning rate, and one step: done plainly, or recorded once as a CUDA graph and replayed."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -10,9 +12,8 @@ from torch import Tensor, nn
 from mixseg.core.types import Batch, Part
 from mixseg.data.batches import Feed
 from mixseg.methods import Number, Term
-from mixseg.runs.compile import recordable
+from mixseg.runs.build import recordable
 from mixseg.runs.config import Config
-from mixseg.training.optimizer import lr_factor
 
 PLAIN_FIRST = 4
 """Steps before the recording: libraries tune themselves, the optimiser makes its state, compilation happens."""
@@ -135,3 +136,24 @@ def make_step(
 
 def _tensors(batch: Batch) -> list[Tensor]:
     return [tensor for part in batch for tensor in part]
+
+
+def make_optimizer(method: nn.Module, config: Config) -> torch.optim.Optimizer:
+    """The config's optimiser over everything that learns."""
+    parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
+    of = config.training
+    if of.optimizer == "sgd":
+        return torch.optim.SGD(parameters, of.lr, momentum=0.9, weight_decay=of.weight_decay, fused=True)
+    kind = torch.optim.AdamW if of.optimizer == "adamw" else torch.optim.Adam
+    return kind(parameters, of.lr, (0.9, config.ablation.beta2), weight_decay=of.weight_decay, fused=True)
+
+
+def lr_factor(schedule: str, progress: float) -> float:
+    """What the learning rate is multiplied by at ``progress``."""
+    if schedule == "drops":
+        return 1.0 if progress < 5 / 12 else 0.1 if progress < 10 / 12 else 0.01
+    if schedule == "poly":
+        return float((1 - progress) ** 0.9)
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * progress)) / 2
+    return 1.0

@@ -26,9 +26,8 @@ from mixseg.datasets.split import NO_TEST
 from mixseg.evaluation.scores import Row, score_case, summarise, write_metrics
 from mixseg.inference.predictor import Predictor
 from mixseg.inference.report_slices import CHECKPOINT, write_examples
-from mixseg.runs.build import build
+from mixseg.runs.build import build, fetch_compiler
 from mixseg.runs.checkpoint import State, Weights, Writer
-from mixseg.runs.compile import fetch_compiler
 from mixseg.runs.config import Config
 from mixseg.runs.device import Hardware, accelerator_of, disband, lead, make_fabric, settle_precision
 from mixseg.runs.folder import RunFolder, environment

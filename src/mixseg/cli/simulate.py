@@ -76,7 +76,7 @@ def simulate(
         given = {key: value for key, value in of_phantom.items() if value is not None}
         simulate_phantom(out, recipe, kind=phantom, seed=seed, **given)
     elif source is not None:
-        cases = load(source, dataset, labels, print)
+        cases = load(source, dataset, labels, say)
         write(cases, out, recipe, split=_split_of(source, cases, split, dataset))
     result({"written": out})
     say(f"Written: {out}", f"Look at it: {shlex.join(['mixseg', 'inspect', str(out)])}")

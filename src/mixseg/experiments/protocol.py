@@ -9,6 +9,7 @@ from typing import Any
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing_folder
+from mixseg.core.messages import say
 from mixseg.core.types import Case
 from mixseg.datasets import load, phantom, recognise
 from mixseg.datasets.labels import LabelFlags
@@ -73,7 +74,7 @@ def find_scans(dataset: str, out: Path, flags: LabelFlags | None = None) -> Scan
                 phantom.write(new, patients=TRAIN + VAL + TEST, val=VAL, test=TEST, size=SIZE)
         return Scans(BUILT_IN, folder, BUILT_IN, load(folder, BUILT_IN), PROTOCOLS[BUILT_IN])
     folder, layout = Path(dataset), layout_of(dataset)
-    cases = load(folder, layout, flags, print)
+    cases = load(folder, layout, flags, say)
     if layout in PROTOCOLS and layout != BUILT_IN:  # a phantom in a folder is what somebody has made of it
         return Scans(layout, folder, layout, cases, PROTOCOLS[layout])
     dims = sensible_dims(cases)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, SomeFailedError, lacks_memory, listed
 from mixseg.core.files import check_name, sweep, write_json
+from mixseg.core.messages import say
 from mixseg.core.progress import Progress
 from mixseg.core.types import CLASSES, ENTROPY, PROBABILITY, Branch, Case, Device
 from mixseg.data.prepare.files import check_geometry, read_header, read_native
@@ -84,7 +85,7 @@ def predict_folder(
     if not overwrite:
         refuse_overwriting(cases, out, endings, classes, predictor.origin)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
-    print(who, *_unfinished(folder), *_left_over(cases, out, endings), sep="\n", flush=True)
+    say(who, *_unfinished(folder), *_left_over(cases, out, endings))
     written, bad, said = list[Path](), list[str](), ""
     sweep(out)
     with _begins_anew(), Progress("predicting", total=len(cases)) as bar:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mixseg.core.console import exit_code
 from mixseg.core.errors import MixsegError
+from mixseg.core.messages import say
 from mixseg.data.prepare.archive import contents, unpack
 from mixseg.data.prepare.build import digest
 from mixseg.data.prepare.store import Prepared
@@ -52,7 +53,7 @@ def _train_all(options: argparse.Namespace) -> None:
         source = Packed(options.data, options.split)
         found = assemble(source, settings, run, hardware=hardware, test=options.test)
         with said_once(hardware):
-            print(f"{path.stem}: {found.config.method.name}, {found.config.training.steps} steps", flush=True)
+            say(f"{path.stem}: {found.config.method.name}, {found.config.training.steps} steps")
         phases.end("data")
         train_run(run, found.config, found.data, hardware=hardware, test=options.test, phases=phases)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mixseg.core.errors import MixsegError
+from mixseg.core.messages import say
 from mixseg.core.types import KINDS
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.supervision import Data, Proposals, see
@@ -87,7 +88,7 @@ def assemble(
             set_n(split, config.data.set, config.data.ratio)
         prepared = source.prepare(config, run.path)
         for sentence in prepared.remarks():
-            print(sentence, flush=True)
+            say(sentence)
         proposals = propose(config, prepared, split, run, hardware=hardware)
         data = seen_by(config, prepared, split, proposals=proposals)
     return Assembled(config, split, prepared, replace(data, plan=plan, folder=source.name))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mixseg.core.files import replacing_folder
+from mixseg.core.messages import say
 from mixseg.core.progress import Progress
 from mixseg.core.types import Case, Labels
 from mixseg.data.prepare.build import digest
@@ -77,7 +78,7 @@ class ScanFolder:
     def cases(self) -> Sequence[Case]:
         """One for each scan."""
         self.flags.check(str(self.folder))
-        return load(self.folder, self.dataset, self.flags, print) if self._cases is None else self._cases
+        return load(self.folder, self.dataset, self.flags, say) if self._cases is None else self._cases
 
     @cached_property
     def headers(self) -> list[Header]:
@@ -133,7 +134,7 @@ def train_folder(
     source = ScanFolder(folder, dataset, flags)
     found = assemble(source, settings or {}, run, hardware=hardware, test=test)
     with said_once(hardware):
-        print(who_trains(found.data, found.split, source.cases), flush=True)
+        say(who_trains(found.data, found.split, source.cases))
     phases.end("data")
     trained = train_run(run, found.config, found.data, hardware=hardware, test=test, phases=phases)
     if trained or not _written(run):
@@ -151,7 +152,7 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
             cases = with_test_part(folder, cases, config.data.dataset)
         split = read_whole_split(path, cases, fold=config.data.fold, dataset=config.data.dataset)
         if sentence := unnamed(path, split, cases):
-            print(sentence)
+            say(sentence)
         return split
     on_disk = {case.id: case for case in cases}
 
@@ -162,7 +163,7 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
         cases = [replace(case, classes=(case.classes[0], *config.data.target)) for case in cases]
     fold = config.data.fold
     split = make_split(cases, shows=shows) if fold is None else make_fold(cases, fold, shows=shows)
-    print(_whence({case.split for case in cases}, fold))
+    say(_whence({case.split for case in cases}, fold))
     return split
 
 

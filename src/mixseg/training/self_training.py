@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mixseg.core.errors import MixsegError
+from mixseg.core.messages import say
 from mixseg.datasets.labels import LabelFlags
 from mixseg.runs.config import flat, make_config, settings_of
 from mixseg.runs.device import Hardware
@@ -71,9 +72,9 @@ def self_train(
         asked = _seen_from(out, before.path)
         wanted = {**settings, "method": "proposals", "proposals_from": asked, "seed": seed + SEEDS_APART * number}
         if _done(run, before, wanted, test=test):
-            print(f"round {number} of {rounds}: finished before", flush=True)
+            say(f"round {number} of {rounds}: finished before")
             continue
-        print(f"round {number} of {rounds}: from {before.path}", flush=True)
+        say(f"round {number} of {rounds}: from {before.path}")
         with _processes_of_its_own():
             train_folder(folder, run.path, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
     return [run.path for run in runs]

@@ -15,6 +15,7 @@ from lightning_fabric import Fabric
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import write_json, writing_arrays
+from mixseg.core.messages import say
 from mixseg.core.progress import Progress
 from mixseg.core.signals import terminable
 from mixseg.data.augment import AUGMENTATIONS
@@ -114,7 +115,7 @@ def train_run(
         begun, writer = lead(fabric, begin), held.enter_context(Writer())
         if begun:
             if (told := remarks(config, data)) and fabric.is_global_zero:
-                print(*told, sep="\n", flush=True)
+                say(*told)
             state = _fit(config, data, run, fabric, phases, writer)
         _let_go(fabric)
         if state is not None:
@@ -227,4 +228,4 @@ def _say_plan(scans: Sequence[Scan], predictor: Predictor) -> None:
     """What predicting the largest of some volumes takes."""
     largest = max(scans, key=lambda scan: scan.image.size, default=None)
     if largest is not None and predictor.config.data.dims == 3:
-        print("Scoring:", predictor.memory_plan(largest, outputs=len(predictor.method.outputs)), flush=True)
+        say(f"Scoring: {predictor.memory_plan(largest, outputs=len(predictor.method.outputs))}")

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import explained
+from mixseg.core.messages import say
 from mixseg.core.types import Device
 from mixseg.datasets.labels import LabelFlags
 from mixseg.experiments.states import forget_failure, record_failure
@@ -66,7 +67,7 @@ def execute(job: Job) -> None:
             test=job.test,
         )
     except (BusyError, KeyboardInterrupt) as error:  # another process is at it, perhaps of an earlier start; or stopped
-        print(error)
+        say(str(error))
     except Exception as error:
         told = str(error) if isinstance(error, MixsegError) else f"{type(error).__name__}: {error} (see {CONSOLE})"
         traceback.print_exc()

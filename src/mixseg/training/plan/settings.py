@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from mixseg.core.messages import say
 from mixseg.data.scan import FEW_SLICES, Header, middle_slices, middle_spacing
 from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
@@ -66,13 +67,13 @@ def planned(
         config = make_config(**{"dims": choose_dims(scans)[0], **settings})
         refuse_unused(given, config.data.dims)
         if told := stretched(scans, config, asked="size" in settings):
-            print(told, flush=True)
+            say(told)
         return config, []
     plan = plan_for(scans, settings, hardware)
     refuse_unused(given, plan.settings["dims"])
-    print(plan.told(), flush=True)
+    say(plan.told())
     if not on_purpose and accelerator_of(hardware.device) == "cpu":
-        print(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.", flush=True)
+        say(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.")
     return make_config(**{**plan.settings, **settings}), list(plan.reasons)
 
 

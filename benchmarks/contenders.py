@@ -16,12 +16,12 @@ from mixseg.data.scan import Scan
 from mixseg.runs.build import build, evaluating, speed_up
 from mixseg.runs.config import Config
 from mixseg.training.step import make_optimizer, make_step
-from mixseg.training.validation import Look
+from mixseg.training.validation import Validation
 from plain_loop import PlainLoop, make_loaders, plain_family
 from stopwatch import Step, synchronize, time_calls
 
-SLICES = {"full": 200, "partial": 500, "bare": 500}
-VOLUMES = {"full": 16, "partial": 32, "bare": 32}
+SLICES = {"full": 200, "partial": 500, "unlabeled": 500}
+VOLUMES = {"full": 16, "partial": 32, "unlabeled": 32}
 SLICES_PER_SCAN = 10
 LOOKED_AT = 100
 Scans = dict[Kind, list[Scan]]
@@ -40,7 +40,7 @@ def make_scan(kind: Kind, number: int, shape: tuple[int, ...], dims: int) -> Sca
     partial = np.full(shape, IGNORE, np.uint8)
     partial[distance < 0.3], partial[(distance > 1.5) & (distance < 1.55)] = 1, 0
     stacked = image[:, None] if dims == 2 else image[None]
-    labels = (full if kind == "full" else None, None if kind == "bare" else partial)
+    labels = (full if kind == "full" else None, None if kind == "unlabeled" else partial)
     return Scan(f"{kind}{number}", stacked, *labels, mean=(float(image.mean()),), std=(float(image.std()),))
 
 
@@ -70,7 +70,7 @@ def make_feed(scans: Scans, config: Config, device: torch.device) -> Feed:
 
 
 def mixseg_step(scans: Scans, config: Config, fabric: Fabric) -> Step:
-    """What ``engine.fit`` repeats, less its looks at the validation scans and its checkpoints."""
+    """What ``training.loop.fit`` repeats, less validation and checkpoints."""
     feed = make_feed(scans, config, fabric.device)
     method = build(config, channels=feed.channels, classes=2)
     speed_up(method, config, fabric)
@@ -141,23 +141,27 @@ def time_feed(scans: Scans, config: Config, device: torch.device, *, steps: int 
     return {"ms": ms, "host_ms": launched}
 
 
-def time_look(scans: Scans, config: Config, fabric: Fabric) -> dict[str, float]:
-    """Milliseconds of a look, as the engine does it, at as many validation slices as five patients of ACDC have."""
+def time_validation(scans: Scans, config: Config, fabric: Fabric) -> dict[str, float]:
+    """Milliseconds of a validation, as the training loop does it, of as many slices as five patients of ACDC have."""
     method = build(config, channels=1, classes=2)
     speed_up(method, config, fabric)
     method.to(fabric.device)
     others = [scan for kind in KINDS if kind != "full" for scan in scans.get(kind, ())]
     val = scans["full"][: LOOKED_AT // SLICES_PER_SCAN]
-    look = Look(val, others, val, classes=("background", "disc"), config=config, device=fabric.device)
+    validation = Validation(val, others, val, classes=("background", "disc"), config=config, device=fabric.device)
 
     def once(*, searched: bool = False) -> None:
         with evaluating(method, fabric):
             torch.backends.cudnn.benchmark = searched
-            look(method, 0.5, {}, {})
+            validation(method, 0.5, {}, {})
 
     ms = time_calls(once, fabric.device, block_ms=100)
     tuned = time_calls(lambda: once(searched=True), fabric.device, block_ms=100)
-    return {"slices": len(look.val.owner) + len(look.watched.owner), "ms": ms, "ms_with_searched_kernels": tuned}
+    return {
+        "slices": len(validation.val.owner) + len(validation.watched.owner),
+        "ms": ms,
+        "ms_with_searched_kernels": tuned,
+    }
 
 
 class Flags:

@@ -20,7 +20,7 @@ from mixseg.data.scan import Scan
 from mixseg.methods import METHODS
 from mixseg.runs.config import Config
 
-UNLABELLED = 255
+UNLABELED = 255
 WORKERS = {"cuda": 4}
 """Loader processes by device; none on a CPU, where they would take the cores that compute."""
 
@@ -51,7 +51,7 @@ class ScanDataset(Dataset):
         at, i = self.index[item]
         scan = self.scans[at]
         image = scan.image[i] if self.config.data.dims == 2 else scan.image
-        none = np.full(image.shape[1:], UNLABELLED, np.uint8)
+        none = np.full(image.shape[1:], UNLABELED, np.uint8)
         masks = [none if mask is None else mask for mask in (scan.full, scan.partial)]
         labels = [mask[i] if self.config.data.dims == 2 and mask is not none else mask for mask in masks]
         if self.config.data.dims == 3:
@@ -92,7 +92,7 @@ def make_loaders(scans: Mapping[str, Sequence[Scan]], config: Config, device: to
                 pin_memory=device.type == "cuda",
             )
         )
-        for kind in ("full", "partial", "bare")
+        for kind in ("full", "partial", "unlabeled")
         if getattr(config.training.batch, kind)
     ]
 
@@ -220,7 +220,7 @@ class PlainLoop:
         top, bottom, rows = logits[0], logits[-1], len(full)
         terms = {"full": F.cross_entropy(top[:rows], full)}
         if "weak" in self.weights:
-            terms["weak"] = F.cross_entropy(bottom, partial, ignore_index=UNLABELLED)
+            terms["weak"] = F.cross_entropy(bottom, partial, ignore_index=UNLABELED)
         if "distill" in self.weights:
             teacher = torch.softmax(torch.softmax(top[:rows], dim=1), dim=1).detach()
             student = torch.softmax(torch.softmax(bottom[:rows], dim=1), dim=1)

@@ -38,7 +38,7 @@ def make_run(folder, *, classes, patch):
 
     names = ["background", *(f"class {index}" for index in range(1, classes))]
     settings = {"preset": "quick", "dims": 3, "method": "kl-ent", "steps": 2, "patch": patch}
-    batch = {"full": 1, "partial": 0, "bare": 0}
+    batch = {"full": 1, "partial": 0, "unlabeled": 0}
     mixseg.train([made("a")], classes=names, out=folder / "run", device="cpu", batch=batch, **settings)
 
 

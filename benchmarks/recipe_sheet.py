@@ -17,7 +17,7 @@ from mixseg.core.types import IGNORE, Batch, Part
 from mixseg.data.augment import STRONG, augment
 from mixseg.datasets import phantom
 from mixseg.datasets.partial_labels import GENERATORS
-from mixseg.methods.cutmix import mix
+from mixseg.methods.cutmix import cutmix
 from sheet_file import PICTURES, save
 
 mpl.use("Agg")
@@ -64,7 +64,7 @@ def main(out):
     none = Part(changed[:0], full[:0], partial[:0])
     # Proposals as sure as the full masks are, for the picture.
     proposed = torch.stack([full != 1, full == 1], dim=1).float()
-    mixed, target = mix(Batch(none, Part(changed, silent, partial), none), proposed)
+    mixed, target = cutmix(Batch(none, Part(changed, silent, partial), none), proposed)
     figure, axes = plt.subplots(len(ROWS), COLUMNS, figsize=(1.2 * COLUMNS, 1.2 * len(ROWS)))
     for at in range(COLUMNS):
         draw(axes[0, at], images[at].numpy())

@@ -17,6 +17,7 @@ from typing import Any
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import read_json, replacing
+from mixseg.core.renamed import renamed
 from mixseg.data.prepare.build import digest
 from mixseg.evaluation.metrics import METRICS
 from mixseg.report.run_files import RunFiles, dsc_by_case
@@ -36,6 +37,10 @@ Record = dict[str, Any]
 def read_runs(path: Path = RUNS) -> list[Record]:
     """The lines of runs.jsonl."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+HASHED = {"unlabeled": "bare", "cutmix": "mix"}
+"""Names that have changed, as the ids of published runs have them."""
 
 
 def make_record(run: Path, commit: str | None = None) -> Record:
@@ -63,7 +68,7 @@ def make_record(run: Path, commit: str | None = None) -> Record:
         "proposed_by": facts.get("proposals", {}).get("methods", []),
         "classes": facts["classes"],
         "counts": {part: len(names) for part, names in facts["protocol"].items()},
-        "split": digest(facts["protocol"])[:16],
+        "split": digest(*_protocol(facts))[:16],
         **{key: facts[key] for key in ("python", "versions", "device", "commit", "source")},
         **{key: finished[key] for key in ("training_seconds", "seconds", "peak_gpu_gib", "test")},
         "best_step": files.best and files.best.step,
@@ -93,9 +98,15 @@ def run_id(config: Record, facts: Record) -> str:
     rename older runs, and neither does a group.
     """
     defaults = settings_of(Config())
-    told = {key: value for key, value in flat(config).items() if key not in LOCATED and value != defaults[key]}
-    seen = [facts[key] for key in ("data", "protocol", "proposals") if key in facts]
-    return digest(told, *seen)[:16]
+    asked = {key: value for key, value in flat(config).items() if key not in LOCATED and value != defaults[key]}
+    asked |= {key: renamed(asked[key], HASHED) for key in ("batch", "weights") if key in asked}
+    seen = [facts[key] for key in ("data", "proposals") if key in facts]
+    return digest(asked, *seen[:1], *_protocol(facts), *seen[1:])[:16]
+
+
+def _protocol(facts: Record) -> list[Record]:
+    """Who was train, val and test, as it is hashed."""
+    return [renamed(facts["protocol"], HASHED)] if "protocol" in facts else []
 
 
 def _scans(files: RunFiles) -> dict[str, dict[str, float]]:

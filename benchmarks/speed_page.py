@@ -27,7 +27,7 @@ AFTER = "mixseg"
 BEFORE = {"float32": "plain fp32", "bfloat16": "plain bf16"}
 """The plain loop that a picture compares with, by the precision that mixseg computes in."""
 
-PHASES = ("data", "start", "compile", "steps", "looks", "checkpoints", "assess")
+PHASES = ("data", "start", "compile", "steps", "validation", "checkpoints", "assess")
 
 INTRODUCTION = """# Speed
 

@@ -31,7 +31,7 @@ import lightning_fabric
 import torch
 from lightning_fabric import Fabric
 
-from contenders import Flags, Scans, make_feed, make_scans, mixseg_step, plain_step, time_feed, time_look
+from contenders import Flags, Scans, make_feed, make_scans, mixseg_step, plain_step, time_feed, time_validation
 from floors import ceilings, floors, observe
 from kernel_profile import profile_steps
 from mixseg.runs.build import build
@@ -61,7 +61,7 @@ def measure(config: Config, fabric: Fabric, flags: Flags, args: argparse.Namespa
     clean(fabric.device)
     entry["feed"] = attempt(lambda: time_feed(scans, config, fabric.device))
     if whole and config.data.dims == 2:
-        entry["look"] = attempt(lambda: time_look(scans, config, fabric))
+        entry["look"] = attempt(lambda: time_validation(scans, config, fabric))
     if not whole:
         return {**entry, "floors": {"error": "left out"}}
     say(f"{config.method.name}: floors")

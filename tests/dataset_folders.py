@@ -26,9 +26,9 @@ def mask(classes: int = 4) -> np.ndarray:
     return array
 
 
-def strokes(classes: int = 4, unlabelled: int = 4) -> np.ndarray:
+def strokes(classes: int = 4, unlabeled: int = 4) -> np.ndarray:
     array = mask(classes)
-    array[:, 1:, :] = unlabelled
+    array[:, 1:, :] = unlabeled
     return array
 
 
@@ -90,7 +90,7 @@ def make_la(root: Path) -> Path:
 
 
 def make_nnunet(root: Path) -> Path:
-    """a: full; b: partial; c: unlabelled, without ``_0000``; d: test; e: partial with a hidden reference."""
+    """a: full; b: partial; c: unlabeled, without ``_0000``; d: test; e: partial with a hidden reference."""
     dataset_json(root)
     for name in ("a_0000", "b_0000", "c", "e_0000"):
         nifti(root / "imagesTr" / f"{name}.nii.gz", image())

@@ -19,21 +19,21 @@ def part(rows, dims, *, labels="full", seed=0, side=None, channels=1):
     distance = (grid - centre).square().sum(dim=1).sqrt() / side
     mask = (distance < 0.25).to(torch.uint8)
     noise = torch.randn(rows, channels, *[side] * dims, generator=rng)
-    unlabelled = torch.full_like(mask, IGNORE)
-    core = torch.where(distance < 0.1, mask, unlabelled)
+    unlabeled = torch.full_like(mask, IGNORE)
+    core = torch.where(distance < 0.1, mask, unlabeled)
     return Part(
         image=mask.unsqueeze(1) + 0.3 * noise,
-        full=mask if labels == "full" else unlabelled,
-        partial=unlabelled if labels == "none" else core,
+        full=mask if labels == "full" else unlabeled,
+        partial=unlabeled if labels == "none" else core,
     )
 
 
-def batch(full=2, partial=2, bare=0, *, dims=2, seed=0, **size):
+def batch(full=2, partial=2, unlabeled=0, *, dims=2, seed=0, **size):
     """A batch with so many rows of each kind; the rows of a kind depend on the seed and their number alone."""
     return Batch(
         part(full, dims, labels="full", seed=3 * seed, **size),
         part(partial, dims, labels="partial", seed=3 * seed + 1, **size),
-        part(bare, dims, labels="none", seed=3 * seed + 2, **size),
+        part(unlabeled, dims, labels="none", seed=3 * seed + 2, **size),
     )
 
 

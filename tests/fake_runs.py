@@ -9,7 +9,7 @@ from scipy import ndimage
 from mixseg.core.files import write_json
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import score_case, summarise, write_metrics
-from mixseg.inference.predictor import Piece
+from mixseg.inference.predictor import Slab
 from mixseg.inference.predictor import maps as decided
 from mixseg.inference.report_slices import write_examples
 from mixseg.runs.config import make_config, to_dict
@@ -66,7 +66,9 @@ def entries(config, classes, *, collapse, branches):
     dual = "top" in branches and len(branches) > 1
     weights = {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": 1.0} if dual else {"full": 1.0}
     guard = Guard(classes, expected, weights)
-    for step in range(config.training.looks, config.training.steps + 1, config.training.looks):
+    for step in range(
+        config.training.validation_interval, config.training.steps + 1, config.training.validation_interval
+    ):
         x = step / config.training.steps
         away = collapse and 0.6 < x < 0.8
         late = 0.98 if x == 1 else 1.0  # so that the last checkpoint is not the best
@@ -84,7 +86,7 @@ def entries(config, classes, *, collapse, branches):
             for branch, off in branches.items()
         }
         entry = {"step": step, "lr": config.training.lr, "loss": sum(weights[n] * v for n, v in terms.items())}
-        entry |= {"terms": terms, "weights": weights, "dsc": dsc, "told": ""}
+        entry |= {"terms": terms, "weights": weights, "dsc": dsc, "message": ""}
         entry["score"] = float(np.mean(list(dsc[next(iter(dsc))].values())))
         if dual:
             divergence = float(0.2 * math.exp(-3 * x) + (0.3 if away else 0.01))
@@ -118,7 +120,7 @@ def write_run(
         "protocol": {
             "full": ["patient201", "patient202", "patient203"],
             "partial": [f"patient{number}" for number in range(204, 219)],
-            "bare": [],
+            "unlabeled": [],
             "val": [each.name for each in parts["val"]],
             "test patients": ["patient100", "patient101", "patient102", "patient103"],
         },
@@ -151,7 +153,7 @@ def _score(folder, config, parts, classes, branches):
     np.savez_compressed(folder / "predictions.npz", **maps)
 
     def kept(each):
-        return decided([Piece((slice(None),), found[each.name])], each.full.shape, sureness=True)
+        return decided([Slab((slice(None),), found[each.name])], each.full.shape, confidence=True)
 
     write_examples(folder / "examples.npz", rows, parts, kept, dims=config.data.dims)
     summary = {"steps": config.training.steps, "training_seconds": 93.2, "seconds": 99.0, "peak_gpu_gib": None}

@@ -4,7 +4,7 @@ from mixseg.datasets import phantom
 from mixseg.experiments.planner import Request
 
 SMALL = {"size": [32, 32], "width": 2, "depth": 2, "steps": 4, "validate_every": 50, "ratio": 1}
-FEW = {"full": 2, "partial": 2, "bare": 2}
+FEW = {"full": 2, "partial": 2, "unlabeled": 2}
 
 
 def write_scans(folder):

@@ -40,13 +40,13 @@ def scan(name, *, kind="full", slices=4, side=16, seed=0, dims=2, sparse=False):
         name,
         image,
         full=mask if kind == "full" else None,
-        partial=None if kind == "bare" else core,
+        partial=None if kind == "unlabeled" else core,
         mean=(float(image.mean()),),
         std=(float(image.std()),),
     )
 
 
-def data(*, full=2, partial=3, bare=0, val=2, dims=2, uneven=False, **size):
+def data(*, full=2, partial=3, unlabeled=0, val=2, dims=2, uneven=False, **size):
     """A tiny dataset with so many scans of each kind; ``uneven`` leaves every other partial label almost empty."""
     return Data(
         classes=CLASSES,
@@ -55,7 +55,7 @@ def data(*, full=2, partial=3, bare=0, val=2, dims=2, uneven=False, **size):
                 scan(f"{kind}{i}", kind=kind, dims=dims, sparse=uneven and kind == "partial" and i % 2 == 0, **size)
                 for i in range(count)
             ]
-            for kind, count in (("full", full), ("partial", partial), ("bare", bare))
+            for kind, count in (("full", full), ("partial", partial), ("unlabeled", unlabeled))
         },
         val=[scan(f"val{i}", dims=dims, **size) for i in range(val)],
         open_test=lambda: [scan("test0", dims=dims, **size)],

@@ -69,7 +69,7 @@ def weights_table():
     for name, row in METHODS.items():
         weights = ", ".join(f"`{term}` {weight:g}" for term, weight in row.weights.items())
         rows.append((f"`{name}`", weights, ", ".join(map(str, row.batch[2])), row.sees))
-    return grid(("method", "weights", "images per step in 2D: full, partial, bare", "sees"), rows, words=4)
+    return grid(("method", "weights", "images per step in 2D: full, partial, unlabeled", "sees"), rows, words=4)
 
 
 def preset_table(name):

@@ -38,5 +38,5 @@ if __name__ == "__main__":
         )
     except MixsegError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(error.exit_code) from None
     print("the script goes on")

@@ -32,7 +32,7 @@ FACTS = {
     "command": "/home/somebody/run.py --data /home/somebody/acdc.zip",
     "data": "d1",
     "classes": ["background", "LV"],
-    "protocol": {"full": ["a"], "partial": ["b", "c"], "bare": [], "val": ["d"], "test patients": ["e"]},
+    "protocol": {"full": ["a"], "partial": ["b", "c"], "unlabeled": [], "val": ["d"], "test patients": ["e"]},
 }
 
 
@@ -353,13 +353,13 @@ STRONG = {"preset": "strong", **results_groups.STRONG["acdc"]}
 
 def test_the_preset_strong_has_a_page_where_a_term_that_is_off_is_a_change_and_what_the_masks_said_is_none(book):
     book.add("a", method="kl-ent", dsc=0.91, largest=[1], **STRONG)
-    lines = book.add("b", method="kl-ent", dsc=0.88, weights={"mix": 0.0}, largest=[], **STRONG)
-    assert [group.changes for group in results_groups.gather(lines)] == [(), ("weights.mix=0.0", "largest=[]")]
+    lines = book.add("b", method="kl-ent", dsc=0.88, weights={"cutmix": 0.0}, largest=[], **STRONG)
+    assert [group.changes for group in results_groups.gather(lines)] == [(), ("weights.cutmix=0.0", "largest=[]")]
     page = results_tables.strong_page(results_groups.gather(lines))
     recipe, parts = page.split("## What each part is worth, Set-3")
     assert "| `kl-ent` | student | 1 | 91.00 | 7.00 | 101.00 | 86.94 | 8.84 |" in recipe
     assert "88.00" not in recipe
-    assert "| `kl-ent` | `weights.mix=0.0`, `largest=[]` | 1 | 98.00 |" in parts
+    assert "| `kl-ent` | `weights.cutmix=0.0`, `largest=[]` | 1 | 98.00 |" in parts
     block = results_tables.readme_block(results_groups.gather(lines))
     assert "| `kl-ent` | student | 91.00 | 7.00 | not run | not run | 86.94 | 8.84 |" in block
     assert "| `lower-bound` |  | not run | not run | not run | not run | 54.66 | 80.05 |" in block

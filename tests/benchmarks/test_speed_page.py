@@ -37,7 +37,7 @@ def entry(ms=10.0, method="kl-ent", **environment):
         "method": method,
         "environment": env | environment,
         "ceilings": {"matmul_flops": 7e14, "copy_bytes_per_s": 4e12},
-        "batch": {"full": 8, "partial": 16, "bare": 0},
+        "batch": {"full": 8, "partial": 16, "unlabeled": 0},
         "grid": [256, 256],
         "versions": {
             "plain fp32": {"ms": 200.0, **times},
@@ -126,7 +126,7 @@ def test_the_phases_of_a_run_are_taken_from_its_folder(tmp_path):
     content = {
         "config": {"method": "kl-ent", "preset": "paper", "set": 3, "dims": 2, "compile": True},
         "environment": {"device": "cuda: X", "versions": {"torch": "2.11"}},
-        "finished": {"steps": 3000, "phases": {"start": 2.0, "steps": 80.0, "looks": 10.0, "assess": 4.0}},
+        "finished": {"steps": 3000, "phases": {"start": 2.0, "steps": 80.0, "validation": 10.0, "assess": 4.0}},
     }
     for name, held in content.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(held))

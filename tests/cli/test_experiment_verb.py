@@ -14,7 +14,7 @@ from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import read_plan
 from mixseg.experiments.planner import Request
 from mixseg.experiments.protocol import find_scans
-from mixseg.experiments.run_experiment import conduct
+from mixseg.experiments.run_experiment import run_experiment
 from mixseg.report.experiment.missing import command
 from mixseg.report.experiment.results import read_results
 
@@ -53,7 +53,7 @@ def scans(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def here(unpainted, monkeypatch):
     monkeypatch.setattr("mixseg.experiments.run_experiment.make_executor", lambda name, place: Here(place))
-    monkeypatch.setattr("mixseg.experiments.scheduler.SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("mixseg.experiments.scheduler.SECONDS_BETWEEN_REFRESHES", 0.0)
 
 
 def test_the_list_teaches_every_name(capsys):
@@ -121,7 +121,7 @@ def test_a_place_that_is_not_there_is_told_before_scans_are_made(tmp_path, monke
 
     monkeypatch.setattr("mixseg.experiments.run_experiment.make_executor", absent)
     with pytest.raises(MixsegError, match="No SLURM here"):
-        conduct("main", "phantom", tmp_path / "out", Request(quick=True), on="slurm")
+        run_experiment("main", "phantom", tmp_path / "out", Request(quick=True), on="slurm")
     assert not (tmp_path / "out").exists()
 
 
@@ -170,7 +170,7 @@ def test_no_experiment_is_refused_as_it_is(tmp_path, monkeypatch, name, preset):
     monkeypatch.setattr("mixseg.experiments.run_experiment.find_scans", read)
     monkeypatch.setattr("mixseg.experiments.run_experiment._measure", read)
     with pytest.raises(ReadError):
-        conduct(name, "phantom", tmp_path / "out", Request(preset=preset))
+        run_experiment(name, "phantom", tmp_path / "out", Request(preset=preset))
 
 
 def test_tables_of_several_settings_are_apart(scans, tmp_path, capsys):
@@ -246,11 +246,11 @@ def test_a_narrower_table_says_that_the_wider_one_is_not_lost(scans, tmp_path, c
 
 
 def test_rows_of_a_chain_are_run_in_order_and_labels_are_counted(scans, tmp_path):
-    folder, board = conduct("self-training", str(scans), tmp_path, small("kl, round 2"))
-    assert list(board.standing.values()) == ["done"] * 3
+    folder, status = run_experiment("self-training", str(scans), tmp_path, small("kl, round 2"))
+    assert list(status.standing.values()) == ["done"] * 3
     assert [run.settings["method"] for run in read_plan(folder).runs] == ["kl", "proposals", "proposals"]
     # The erosion that the run of kl was fed with costs nothing new.
-    folder, _ = conduct("annotation-budget", str(scans), tmp_path, small("points, 1 times"))
+    folder, _ = run_experiment("annotation-budget", str(scans), tmp_path, small("points, 1 times"))
     (cell,) = read_plan(folder).cells
     assert cell.budget["scans"] == 2
     assert 0 < cell.budget["strokes"] <= cell.budget["voxels"]
@@ -262,14 +262,14 @@ def test_labels_are_counted_on_the_split_that_the_runs_draw(scans, tmp_path, mon
 
     monkeypatch.setattr("mixseg.training.folder.find_split", asked_for)
     with pytest.raises(MixsegError, match=r"a split for \('LV',\)"):
-        conduct("main", str(scans), tmp_path, small("lower-bound"))
+        run_experiment("main", str(scans), tmp_path, small("lower-bound"))
 
 
 def test_other_scans_want_another_folder(scans, tmp_path):
-    conduct("main", str(scans), tmp_path / "out", small("lower-bound"))
+    run_experiment("main", str(scans), tmp_path / "out", small("lower-bound"))
     other = shutil.copytree(scans, tmp_path / "other")
     with pytest.raises(MixsegError, match="choose another --out"):
-        conduct("main", str(other), tmp_path / "out", small("lower-bound"))
+        run_experiment("main", str(other), tmp_path / "out", small("lower-bound"))
 
 
 def test_a_folder_that_is_not_there_says_how_to_name_one(tmp_path):

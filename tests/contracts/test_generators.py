@@ -70,8 +70,8 @@ def test_slices_may_lie_along_any_axis(generator, mask, axis):
 def test_an_empty_class_stays_empty_and_an_unlabelled_scan_stays_unlabelled(generator):
     background = np.zeros((12, 12, 3), dtype=np.uint8)
     assert set(np.unique(generator(background, rng()))) <= {0, IGNORE}
-    unlabelled = np.full((12, 12, 3), IGNORE, dtype=np.uint8)
-    assert np.all(generator(unlabelled, rng()) == IGNORE)
+    unlabeled = np.full((12, 12, 3), IGNORE, dtype=np.uint8)
+    assert np.all(generator(unlabeled, rng()) == IGNORE)
 
 
 def test_something_is_labelled_but_not_everything(generator):

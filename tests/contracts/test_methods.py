@@ -9,7 +9,7 @@ import torch
 from discs import batch, part, tiny_method, total, train
 from mixseg.core.types import IGNORE
 from mixseg.methods import METHODS
-from mixseg.methods.ema import Teacher
+from mixseg.methods.ema import EMATeacher
 from mixseg.networks import Network
 
 every_method = pytest.mark.parametrize("name", list(METHODS))
@@ -80,7 +80,7 @@ def test_a_method_that_may_not_see_partial_labels_reads_none(name):
 def test_gradients_reach_all_that_learns_and_nothing_else(name, dims):
     method = tiny_method(name, dims)
     total(method(batch(2, 2, 1, dims=dims), PROGRESS)).backward()
-    teachers = {id(p) for module in method.modules() if isinstance(module, Teacher) for p in module.parameters()}
+    teachers = {id(p) for module in method.modules() if isinstance(module, EMATeacher) for p in module.parameters()}
     for key, parameter in method.named_parameters():
         assert parameter.requires_grad == (id(parameter) not in teachers), key
         if not parameter.requires_grad:

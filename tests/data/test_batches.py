@@ -35,7 +35,7 @@ def equal(one, other):
 @pytest.mark.parametrize("dims", [2, 3])
 @pytest.mark.parametrize("augmentation", [NONE, STRONG])
 def test_a_step_is_a_function_of_the_seed_and_its_number_alone(dims, augmentation):
-    scans, sizes = data(bare=2, dims=dims).train, {"full": 2, "partial": 2, "bare": 1}
+    scans, sizes = data(unlabeled=2, dims=dims).train, {"full": 2, "partial": 2, "unlabeled": 1}
     first, second = (feed(scans, sizes, dims=dims, augmentation=augmentation) for _ in range(2))
     in_order = [first(step) for step in range(6)]
     torch.manual_seed(7)  # nothing outside has a say
@@ -91,21 +91,21 @@ def test_slices_come_with_their_own_labels_and_statistics():
 
 
 def test_labels_that_a_kind_lacks_are_all_ignore():
-    batch = feed(data(bare=2).train, {"full": 2, "partial": 2, "bare": 2})(0)
+    batch = feed(data(unlabeled=2).train, {"full": 2, "partial": 2, "unlabeled": 2})(0)
     assert (batch.full.full != IGNORE).all()
     assert (batch.full.partial != IGNORE).any()
     assert (batch.partial.full == IGNORE).all()
     assert (batch.partial.partial != IGNORE).any()
-    assert (batch.bare.full == IGNORE).all()
-    assert (batch.bare.partial == IGNORE).all()
+    assert (batch.unlabeled.full == IGNORE).all()
+    assert (batch.unlabeled.partial == IGNORE).all()
 
 
 @pytest.mark.parametrize("dims", [2, 3])
 def test_a_kind_that_is_absent_is_a_part_without_rows(dims):
-    scans = {"bare": [], **data(dims=dims).train}
-    batch = feed(scans, {"full": 2, "partial": 2, "bare": 2}, dims=dims)(0)
+    scans = {"unlabeled": [], **data(dims=dims).train}
+    batch = feed(scans, {"full": 2, "partial": 2, "unlabeled": 2}, dims=dims)(0)
     assert [part.rows for part in batch] == [2, 2, 0]
-    assert batch.bare.image.shape[1:] == batch.full.image.shape[1:]
+    assert batch.unlabeled.image.shape[1:] == batch.full.image.shape[1:]
     assert len(batch.parts) == 2
 
 
@@ -221,16 +221,19 @@ def test_the_share_of_patches_with_a_label_is_counted_where_they_are_cut():
 def test_a_feed_tells_the_share_for_partly_labelled_volumes_alone():
     sizes = {"full": 2, "partial": 2}
     assert feed(data().train, sizes).labelled_share(range(5)) is None, "slices are not drawn by their labels"
-    assert feed(data(partial=0, bare=2, dims=3).train, {"full": 2, "bare": 2}, dims=3).labelled_share(range(5)) is None
+    assert (
+        feed(data(partial=0, unlabeled=2, dims=3).train, {"full": 2, "unlabeled": 2}, dims=3).labelled_share(range(5))
+        is None
+    )
     volumes = feed(data(dims=3).train, sizes, dims=3)
     assert volumes.labelled_share(range(20)) == volumes.streams["partial"].labelled_share(range(20))
 
 
 def test_the_names_of_a_step_are_those_of_all_its_rows():
-    stream = feed(data(bare=2).train, {"full": 2, "partial": 3, "bare": 1}, dims=2)
+    stream = feed(data(unlabeled=2).train, {"full": 2, "partial": 3, "unlabeled": 1}, dims=2)
     names = stream.names(0)
     assert len(names) == 6
-    assert [name[:4] for name in names] == ["full"] * 2 + ["part"] * 3 + ["bare"]
+    assert [name.split()[0].rstrip("0123456789") for name in names] == ["full"] * 2 + ["partial"] * 3 + ["unlabeled"]
 
 
 def test_grey_values_become_shares_of_255_or_z_scores_of_their_channel():
@@ -248,7 +251,7 @@ def test_z_scored_scans_of_the_feed_have_mean_0_and_deviation_1():
 
 
 def test_kinds_are_in_the_order_of_the_batch():
-    assert KINDS == ("full", "partial", "bare")
+    assert KINDS == ("full", "partial", "unlabeled")
 
 
 def test_the_orders_that_are_sent_ahead_are_those_of_each_step():

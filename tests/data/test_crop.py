@@ -13,14 +13,14 @@ from mixseg.data.prepare.build import lay_out
 from mixseg.data.prepare.files import PrepareOptions, prepare, read_header
 from mixseg.data.resample import (
     centred,
-    cut_off,
+    cropped_foreground,
     kept_part,
     probabilities_to_source,
     resize_linear,
     resize_masks,
+    restore_cropped,
     to_slices,
     to_source,
-    uncut,
 )
 from mixseg.datasets import formats
 from mixseg.evaluation.metrics import dice
@@ -48,9 +48,9 @@ def test_a_score_on_the_crop_counts_what_was_cut_off(i, j, height, width, seed):
     rng = np.random.default_rng(seed)
     truth, guess = rng.integers(0, 3, (2, 2, i, j), dtype=np.uint8)
     size = (height, width)
-    beyond = cut_off(truth, size)
+    beyond = cropped_foreground(truth, size)
     small = centred(guess, size, 0)
-    labels, whole = uncut(small, centred(truth, size, IGNORE), beyond)
+    labels, whole = restore_cropped(small, centred(truth, size, IGNORE), beyond)
     answered = centred(small, (i, j), 0)  # the same prediction on the uncropped grid: nothing beyond the crop
     for label in (1, 2):
         assert (whole == label).sum() == (truth == label).sum()
@@ -64,9 +64,9 @@ def test_a_score_on_the_crop_counts_what_was_cut_off(i, j, height, width, seed):
 
 def test_nothing_is_copied_where_nothing_is_cut():
     truth = np.ones((2, 4, 4), np.uint8)
-    beyond = cut_off(truth, (6, 6))
+    beyond = cropped_foreground(truth, (6, 6))
     assert beyond.shape == (0, 4)
-    assert uncut(truth, truth, beyond)[1] is truth
+    assert restore_cropped(truth, truth, beyond)[1] is truth
 
 
 def test_slices_have_the_asked_spacing_and_size_with_nothing_known_round_them(tmp_path):
@@ -99,16 +99,16 @@ def test_what_a_crop_cuts_off_is_counted_and_told(tmp_path):
     whole = prepare([case], tmp_path / "whole", AT_1_MM, workers=1)
     cropped = prepare([case, write_case(tmp_path / "in", "b")], tmp_path / "out", small, workers=1)
     for number, entry in enumerate(cropped.cases):
-        labels, truth = uncut(cropped.full(entry), cropped.full(entry), cropped.beyond(entry))
-        assert entry.lost == len(cropped.beyond(entry)) > 0
+        labels, truth = restore_cropped(cropped.full(entry), cropped.full(entry), cropped.cropped(entry))
+        assert entry.cropped_full == len(cropped.cropped(entry)) > 0
         if number == 0:
             before = whole.full(whole.cases[0])
             assert [(truth == label).sum() for label in (1, 2, 3)] == [(before == label).sum() for label in (1, 2, 3)]
             assert dice(labels == 1, truth == 1) < 1
             drawn = (whole.partial(whole.cases[0]) != IGNORE).sum()
-            assert entry.lost_partial == drawn - (cropped.partial(entry) != IGNORE).sum() > 0
+            assert entry.cropped_partial == drawn - (cropped.partial(entry) != IGNORE).sum() > 0
     (told,) = cropped.remarks()
-    assert f"{sum(entry.lost for entry in cropped.cases)} foreground voxels" in told
+    assert f"{sum(entry.cropped_full for entry in cropped.cases)} foreground voxels" in told
     assert "in 2 of 2 scans" in told
     assert whole.remarks() == []
     assert not (tmp_path / "whole" / "beyond.npy").exists()

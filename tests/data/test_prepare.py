@@ -69,9 +69,9 @@ def test_a_structure_that_is_too_thin_for_the_grid_is_told(tmp_path):
         prepare([case], tmp_path / str(mm), PrepareOptions(dims=3, spacing=(mm, mm, mm)), workers=1)
         for mm in (1.0, 1.9)
     )
-    assert fine.cases[0].faded == ()
+    assert fine.cases[0].thin == ()
     assert fine.remarks() == []
-    assert coarse.cases[0].faded == (2,)
+    assert coarse.cases[0].thin == (2,)
     (told,) = coarse.remarks()
     assert told.startswith("The training grid is too coarse for Myo: 1 of 1 full masks keep less than 80% of it there")
 
@@ -219,13 +219,13 @@ def test_what_a_scan_does_not_have_is_all_ignore(tmp_path):
         write_case(tmp_path / "in", "c", full=False, drawn=False),
     ]
     prepared = prepare(cases, tmp_path / "out", SMALL, workers=1)
-    assert [case.kind for case in prepared.cases] == ["full", "partial", "bare"]
+    assert [case.kind for case in prepared.cases] == ["full", "partial", "unlabeled"]
     for entry in prepared.cases:
         assert (prepared.full(entry) != IGNORE).any() == entry.has_full
         assert (prepared.partial(entry) != IGNORE).any() == entry.has_partial
-    bare = prepare(cases, tmp_path / "none", dataclasses.replace(SMALL, partial="none"), workers=1)
-    assert [case.kind for case in bare.cases] == ["full", "bare", "bare"]
-    assert (bare.slices()[2] == IGNORE).all()
+    unlabeled = prepare(cases, tmp_path / "none", dataclasses.replace(SMALL, partial="none"), workers=1)
+    assert [case.kind for case in unlabeled.cases] == ["full", "unlabeled", "unlabeled"]
+    assert (unlabeled.slices()[2] == IGNORE).all()
 
 
 def test_a_second_call_returns_what_is_there(tmp_path):

@@ -29,8 +29,8 @@ def mixed(tmp_path_factory):
     """Patients as they come: two with full masks, two with strokes, one with nothing, one to validate on."""
     folder = tmp_path_factory.mktemp("mixed")
     cases = [
-        write_case(folder / "in", f"p{i}", full=kind == "full", drawn=kind != "bare")
-        for i, kind in enumerate(["full", "full", "partial", "partial", "bare", "full"])
+        write_case(folder / "in", f"p{i}", full=kind == "full", drawn=kind != "unlabeled")
+        for i, kind in enumerate(["full", "full", "partial", "partial", "unlabeled", "full"])
     ]
     return prepare(cases, folder / "out", PrepareOptions(size=(16, 16)), workers=1)
 
@@ -59,7 +59,7 @@ def test_set_n_sees_full_masks_of_the_first_and_partial_labels_of_the_next(label
     view = see(labelled, SPLIT, n=1, ratio=5)
     assert patients(view.train["full"]) == ["p00"]
     assert patients(view.train["partial"]) == ["p01", "p02", "p03", "p04", "p05"]
-    assert (view.train["bare"], patients(view.val)) == ([], ["p07"])
+    assert (view.train["unlabeled"], patients(view.val)) == ([], ["p07"])
     assert kinds(view) == [2, 10, 0]
     for seen in view.train["full"]:
         assert (seen.full == labelled.full(labelled[seen.name])).all()
@@ -90,24 +90,26 @@ def test_full_masks_of_partial_patients_cannot_be_reached_through_the_view(label
 
 @pytest.mark.parametrize(
     ("sees", "expected"),
-    [("mixed", [2, 10, 0]), ("full", [2, 0, 0]), ("all-full", [12, 0, 0]), ("unlabelled", [2, 0, 10])],
+    [("mixed", [2, 10, 0]), ("full", [2, 0, 0]), ("all-full", [12, 0, 0]), ("unlabeled", [2, 0, 10])],
 )
 def test_what_is_seen_of_a_set(labelled, sees, expected):
     view = see(labelled, SPLIT, sees=sees, n=1)
     assert kinds(view) == expected
     assert all(seen.full is not None for seen in view.train["full"])
-    assert all(seen.full is None and seen.partial is None for seen in view.train["bare"])
+    assert all(seen.full is None and seen.partial is None for seen in view.train["unlabeled"])
 
 
 def test_an_upper_bound_without_a_set_takes_all_train_patients(labelled):
     assert patients(see(labelled, SPLIT, sees="all-full").train["full"]) == list(SPLIT.train)
 
 
-@pytest.mark.parametrize("sees", ["mixed", "full", "all-full", "unlabelled"])
+@pytest.mark.parametrize("sees", ["mixed", "full", "all-full", "unlabeled"])
 @pytest.mark.parametrize("n", [1, None])
 def test_patients_never_cross_and_test_stays_closed_until_opened(labelled, sees, n):
     view = see(labelled, SPLIT, sees=sees, n=n)
-    parts = [set(patients(part)) for part in (view.train["full"], view.train["partial"], view.train["bare"], view.val)]
+    parts = [
+        set(patients(part)) for part in (view.train["full"], view.train["partial"], view.train["unlabeled"], view.val)
+    ]
     assert sum(map(len, parts)) == len(set.union(*parts))
     assert "p08" not in set.union(*parts)
     assert patients(view.open_test()) == ["p08"]
@@ -117,7 +119,7 @@ def test_patients_never_cross_and_test_stays_closed_until_opened(labelled, sees,
 def test_without_a_set_each_scan_is_seen_with_what_it_has(mixed):
     assert kinds(see(mixed, MIXED)) == [2, 2, 1]
     assert kinds(see(mixed, MIXED, sees="full")) == [2, 0, 0]
-    assert kinds(see(mixed, MIXED, sees="unlabelled")) == [2, 0, 3]
+    assert kinds(see(mixed, MIXED, sees="unlabeled")) == [2, 0, 3]
 
 
 def test_proposals_become_full_masks(mixed):
@@ -213,8 +215,12 @@ def test_methods_on_full_masks_alone_leave_such_scans_out_and_others_have_their_
             ["p0", "p2"],
             ["p1_01"],
         )
-    view = see(prepared, split, sees="unlabelled")
-    assert (kinds(view), view.train["bare"][0].name, view.train["bare"][0].partial) == ([2, 0, 1], "p1_01", None)
+    view = see(prepared, split, sees="unlabeled")
+    assert (kinds(view), view.train["unlabeled"][0].name, view.train["unlabeled"][0].partial) == (
+        [2, 0, 1],
+        "p1_01",
+        None,
+    )
     proposal = np.full((3, 20, 24), 2, np.uint8)
     view = see(prepared, split, sees="proposals", proposals=Proposals({"p1_01": proposal}))
     assert [seen.full is proposal for seen in view.train["full"]] == [False, False, True]

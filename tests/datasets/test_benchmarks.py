@@ -64,19 +64,19 @@ def test_a_scan_in_two_lists_is_refused_by_name(tmp_path):
 
 
 def test_other_h5_files_are_read_by_the_general_rule(tmp_path):
-    h5(tmp_path / "scan1.h5", image=image(), label=mask(3), scribble=strokes(3, unlabelled=3))
+    h5(tmp_path / "scan1.h5", image=image(), label=mask(3), scribble=strokes(3, unlabeled=3))
     h5(tmp_path / "scan2.h5", image=image())
     with pytest.raises(MixsegError, match=r"label: which of the label ids .* --background 0"):
         load(tmp_path)
-    first, second = load(tmp_path, flags=LabelFlags(unlabelled=3))
+    first, second = load(tmp_path, flags=LabelFlags(unlabeled=3))
     assert first.classes == ("background", "class 1", "class 2")
     assert first.partial.ids[3] == IGNORE
-    assert second.kind == "bare"
+    assert second.kind == "unlabeled"
 
 
 def test_an_h5_label_with_unlabelled_voxels_is_partial(tmp_path):
     h5(tmp_path / "scan1.h5", image=image(), label=mask(3))
-    h5(tmp_path / "scan2.h5", image=image(), label=strokes(3, unlabelled=255))
+    h5(tmp_path / "scan2.h5", image=image(), label=strokes(3, unlabeled=255))
     assert [case.kind for case in load(tmp_path)] == ["full", "partial"]
 
 

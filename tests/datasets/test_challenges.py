@@ -38,7 +38,7 @@ def test_the_official_halves_of_acdc_say_the_split(tmp_path):
         "patient010": "train",
         "patient101": "test",
     }
-    assert {case.kind for case in cases if case.split == "test"} == {"bare"}
+    assert {case.kind for case in cases if case.split == "test"} == {"unlabeled"}
 
 
 def test_acdc_scribbles_with_another_unlabelled_id_are_read_by_the_flag(tmp_path):
@@ -46,7 +46,7 @@ def test_acdc_scribbles_with_another_unlabelled_id_are_read_by_the_flag(tmp_path
     path = tmp_path / "patient001" / "patient001_frame01_scribble.nii.gz"
     nifti(path, np.where(np.asarray(mask()) == 3, 255, 1).astype(np.uint8))
     assert "undeclared label 255" in check(acdc.cases(tmp_path)[0])[0]
-    assert check(acdc.cases(tmp_path, LabelFlags(unlabelled=255))[0]) == []
+    assert check(acdc.cases(tmp_path, LabelFlags(unlabeled=255))[0]) == []
 
 
 def test_a_mask_without_its_scan_and_a_scan_stored_twice_are_named(tmp_path):
@@ -65,7 +65,7 @@ def test_la_masks_of_0_and_255_are_binary_and_a_missing_one_is_no_label(tmp_path
     cases = la.cases(tmp_path)
     assert (formats.read_labels(cases[0].full).array == mask(2)).all()
     (tmp_path / "AAA" / "laendo.nrrd").unlink()
-    assert [case.kind for case in la.cases(tmp_path)] == ["bare", "full"]
+    assert [case.kind for case in la.cases(tmp_path)] == ["unlabeled", "full"]
     (tmp_path / "BBB" / "lgemri.nrrd").unlink()
     with pytest.raises(MixsegError, match="BBB has a mask but no scan"):
         la.cases(tmp_path)

@@ -19,20 +19,20 @@ def test_the_id_that_dataset_json_calls_ignore_is_unlabelled():
     assert decision.ids == {0: 0, 1: 1, 2: 2, 3: 3, 4: IGNORE}
     assert decision.classes == ("background", "RV", "Myo", "LV")
     assert decision.sentence == (
-        "labelsTr: 0 = background, 1 = RV, 2 = Myo, 3 = LV, 4 = unlabelled (dataset.json calls 4 ignore)."
+        "labelsTr: 0 = background, 1 = RV, 2 = Myo, 3 = LV, 4 = unlabeled (dataset.json calls 4 ignore)."
     )
 
 
-@pytest.mark.parametrize("unlabelled", [4, 255, -1, -100])
-def test_one_id_above_the_declared_classes_is_unlabelled(unlabelled):
-    decision = detect("labelsTr", {**STROKES, unlabelled: 5000}, names=HEART)
-    assert decision.ids == {0: 0, 1: 1, 2: 2, 3: 3, unlabelled: IGNORE}
+@pytest.mark.parametrize("unlabeled", [4, 255, -1, -100])
+def test_one_id_above_the_declared_classes_is_unlabelled(unlabeled):
+    decision = detect("labelsTr", {**STROKES, unlabeled: 5000}, names=HEART)
+    assert decision.ids == {0: 0, 1: 1, 2: 2, 3: 3, unlabeled: IGNORE}
 
 
-@pytest.mark.parametrize("unlabelled", [255, -1, -100])
-def test_padding_ids_are_unlabelled_without_declared_classes(unlabelled):
-    decision = detect("masks", {0: 5, 1: 5, 2: 5, unlabelled: 100})
-    assert decision.ids == {0: 0, 1: 1, 2: 2, unlabelled: IGNORE}
+@pytest.mark.parametrize("unlabeled", [255, -1, -100])
+def test_padding_ids_are_unlabelled_without_declared_classes(unlabeled):
+    decision = detect("masks", {0: 5, 1: 5, 2: 5, unlabeled: 100})
+    assert decision.ids == {0: 0, 1: 1, 2: 2, unlabeled: IGNORE}
     assert decision.classes == ("background", "class 1", "class 2")
 
 
@@ -72,7 +72,7 @@ def test_monai_label_scribbles_are_strokes_with_a_named_background():
     [
         {"names": HEART, "flags": LabelFlags(scribble_background=4)},
         {"names": {**HEART, 4: "background_scribbles"}},
-        {"names": {**HEART, 4: "background_scribbles"}, "flags": LabelFlags(unlabelled=255)},
+        {"names": {**HEART, 4: "background_scribbles"}, "flags": LabelFlags(unlabeled=255)},
         {"names": {**HEART, 4: "background_scribbles"}, "ignore": 255},
         {"names": HEART, "ignore": 255, "flags": LabelFlags(scribble_background=4)},
     ],
@@ -83,7 +83,7 @@ def test_0_is_unlabelled_where_scribbles_mark_the_background_and_background_in_t
     full, drawn = decision.ids_in({0, 1, 2, 3}), decision.ids_in({0, 1, 4})
     assert [full[value] for value in range(4)] == [0, 1, 2, 3]
     assert [drawn[value] for value in range(5)] == [IGNORE, 1, 2, 3, 0]
-    assert "; but 0 = unlabelled in a file that holds 4, a scribble (" in decision.sentence
+    assert "; but 0 = unlabeled in a file that holds 4, a scribble (" in decision.sentence
 
 
 def test_an_undeclared_id_on_few_voxels_beside_0_may_be_the_background_of_scribbles_and_is_asked_about():
@@ -91,13 +91,13 @@ def test_an_undeclared_id_on_few_voxels_beside_0_may_be_the_background_of_scribb
     total = {0: 1870, 1: 120, 4: 10}
     with pytest.raises(MixsegError, match="--scribble-background ID if full masks"):
         detect("labelsTr", total, names=HEART, files=[full, drawn])
-    filled = {0: 10, 1: 20, 4: 970}  # beside many full masks 0 may be frequent, and 4 unlabelled all the same
+    filled = {0: 10, 1: 20, 4: 970}  # beside many full masks 0 may be frequent, and 4 unlabeled all the same
     total = {0: 90010, 1: 10020, 4: 970}
     assert detect("labelsTr", total, names=HEART, files=[*100 * [full], filled]).ids[4] == IGNORE
 
 
 def test_the_background_of_scribbles_has_an_id_of_its_own():
-    for flags in (LabelFlags(scribble_background=0), LabelFlags(unlabelled=4, scribble_background=4)):
+    for flags in (LabelFlags(scribble_background=0), LabelFlags(unlabeled=4, scribble_background=4)):
         with pytest.raises(MixsegError, match="the background of scribbles has an id of its own"):
             detect("labelsTr", STROKES, names=HEART, flags=flags)
     with pytest.raises(MixsegError, match="masks and scribbles do not mix here"):
@@ -127,16 +127,16 @@ def test_foreground_only_labels_never_hold_background():
 
 @pytest.mark.parametrize("counts", [{**STROKES, 4: 50, 255: 50}, {0: 50, 4: 50}, {0: 50, 255: 50}])
 def test_the_unlabelled_flag_settles_what_would_be_asked(counts):
-    with pytest.raises(MixsegError, match=r"which of the label ids .* --unlabelled ID"):
+    with pytest.raises(MixsegError, match=r"which of the label ids .* --unlabeled ID"):
         detect("labelsTr", counts, names=HEART)
-    assert detect("labelsTr", counts, names=HEART, flags=LabelFlags(unlabelled=4)).ids[4] == IGNORE
+    assert detect("labelsTr", counts, names=HEART, flags=LabelFlags(unlabeled=4)).ids[4] == IGNORE
 
 
 def test_a_stray_id_is_left_out_of_the_map_and_mentioned():
     decision = detect("labelsTr", {**STROKES, 9: 1}, names=HEART)
     assert 9 not in decision.ids
     assert "9 is not declared and refused where it occurs" in decision.sentence
-    assert detect("labelsTr", {**STROKES, 9: 1}, names=HEART, flags=LabelFlags(unlabelled=9)).ids[9] == IGNORE
+    assert detect("labelsTr", {**STROKES, 9: 1}, names=HEART, flags=LabelFlags(unlabeled=9)).ids[9] == IGNORE
 
 
 def test_background_0_says_that_every_id_is_a_class():
@@ -148,8 +148,8 @@ def test_background_0_says_that_every_id_is_a_class():
 
 def test_0_unlabelled_without_a_background_is_asked_about():
     with pytest.raises(MixsegError, match="which id is the background"):
-        detect("labelsTr", STROKES, names=HEART, flags=LabelFlags(unlabelled=0))
-    flags = LabelFlags(unlabelled=0, background=3)
+        detect("labelsTr", STROKES, names=HEART, flags=LabelFlags(unlabeled=0))
+    flags = LabelFlags(unlabeled=0, background=3)
     assert detect("labelsTr", STROKES, names=HEART, flags=flags).classes == ("background", "RV", "Myo")
 
 
@@ -178,9 +178,9 @@ def test_flags_that_contradict_each_other_are_refused(flags):
 def test_a_flag_may_add_to_a_given_map_but_not_contradict_it():
     ids = {0: 0, 1: 1, 4: IGNORE}
     classes = ("background", "LV")
-    assert given("acdc", ids, classes, why="layout", flags=LabelFlags(unlabelled=255)).ids == {**ids, 255: IGNORE}
+    assert given("acdc", ids, classes, why="layout", flags=LabelFlags(unlabeled=255)).ids == {**ids, 255: IGNORE}
     assert given("acdc", ids, classes, why="layout", flags=LabelFlags(4, 0)).ids == ids
-    for flags in (LabelFlags(unlabelled=0), LabelFlags(background=4), LabelFlags(foreground_only=True)):
+    for flags in (LabelFlags(unlabeled=0), LabelFlags(background=4), LabelFlags(foreground_only=True)):
         with pytest.raises(MixsegError, match=r"but a flag says .*: leave the flag out"):
             given("acdc", ids, classes, why="layout", flags=flags)
 

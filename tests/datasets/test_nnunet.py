@@ -22,7 +22,7 @@ def test_supervision_is_found_scan_by_scan(tmp_path):
     assert {name: case.kind for name, case in cases.items()} == {
         "a": "full",
         "b": "partial",
-        "c": "bare",
+        "c": "unlabeled",
         "d": "full",
         "e": "partial",
     }
@@ -35,7 +35,7 @@ def test_supervision_is_found_scan_by_scan(tmp_path):
 def test_a_map_without_one_labelled_voxel_is_no_label(tmp_path):
     make_nnunet(tmp_path)
     nifti(tmp_path / "labelsTr" / "b.nii.gz", np.full(SHAPE, 4, np.uint8))
-    assert kinds(tmp_path)["b"] == "bare"
+    assert kinds(tmp_path)["b"] == "unlabeled"
 
 
 def test_in_a_hidden_reference_0_is_background_even_if_it_is_unpainted_among_the_strokes(tmp_path):
@@ -80,7 +80,7 @@ def test_scribbles_whose_0_is_unpainted_lie_beside_full_masks_whose_0_is_backgro
     assert said[-1].endswith("1 scribbles (b.nii.gz), 2 full masks (a.nii.gz, c.nii.gz).")
     if not declared:
         nifti(tmp_path / "labelsTr" / "c.nii.gz", painted(background=True))
-        with pytest.raises(MixsegError, match=r"which of the label ids 0 .* is unlabelled"):
+        with pytest.raises(MixsegError, match=r"which of the label ids 0 .* is unlabeled"):
             kinds(tmp_path)
 
 
@@ -108,9 +108,9 @@ def test_validation_folders_leave_the_training_folder_to_training(tmp_path):
         (["x_0000.nii.gz"], ["x.nii.gz"], {"x": "full"}),
         (["x.nii.gz"], ["x.nii.gz"], {"x": "full"}),
         (["x_0000.nii"], ["x.nii.gz"], {"x": "full"}),
-        (["x_0001.nii.gz", "x_0000.nii.gz"], ["x_0001.nii.gz"], {"x_0000": "bare", "x_0001": "full"}),
+        (["x_0001.nii.gz", "x_0000.nii.gz"], ["x_0001.nii.gz"], {"x_0000": "unlabeled", "x_0001": "full"}),
         (["x_0000.nii.gz"], ["x_0000.nii.gz"], {"x_0000": "full"}),
-        (["x.1.nii.gz"], [], {"x.1": "bare"}),
+        (["x.1.nii.gz"], [], {"x.1": "unlabeled"}),
     ],
 )
 def test_names_with_and_without_the_channel_number(tmp_path, images, labels, expected):
@@ -165,15 +165,15 @@ def test_two_scans_with_one_id_and_labels_without_a_scan_are_named(tmp_path):
 def test_without_ignore_the_id_above_the_classes_is_found_and_flags_override(tmp_path):
     dataset_json(tmp_path, labels={"background": 0, "RV": 1, "Myo": 2, "LV": 3})
     nifti(tmp_path / "imagesTr" / "x.nii.gz", image())
-    nifti(tmp_path / "labelsTr" / "x.nii.gz", strokes(unlabelled=255))
+    nifti(tmp_path / "labelsTr" / "x.nii.gz", strokes(unlabeled=255))
     sentences: list[str] = []
     (case,) = nnunet.cases(tmp_path, say=sentences.append)
     assert case.kind == "partial"
-    assert "255 = unlabelled (255 is the one id beyond the declared classes)" in sentences[0]
+    assert "255 = unlabeled (255 is the one id beyond the declared classes)" in sentences[0]
     nifti(tmp_path / "labelsTr" / "x.nii.gz", mask())
     assert kinds(tmp_path) == {"x": "full"}
     assert kinds(tmp_path, flags=LabelFlags(foreground_only=True)) == {"x": "partial"}
-    assert kinds(tmp_path, flags=LabelFlags(unlabelled=3)) == {"x": "partial"}
+    assert kinds(tmp_path, flags=LabelFlags(unlabeled=3)) == {"x": "partial"}
 
 
 def test_old_id_to_name_labels_gaps_and_regions_are_read(tmp_path):
@@ -270,9 +270,9 @@ def test_segments_are_matched_by_name_whatever_their_values(tmp_path):
     assert y.kind == "partial"
     told = check(y)[0]
     assert "undeclared label aorta: give the segment the name of a class, declare it as one in dataset.json, or" in told
-    assert "--unlabelled" not in told
+    assert "--unlabeled" not in told
     formats.write(tmp_path / "labelsTr" / "y.seg.nrrd", np.zeros((1, 1, 1), np.uint8), affine=AFFINE, names={1: "LV"})
-    assert kinds(tmp_path)["y"] == "bare"
+    assert kinds(tmp_path)["y"] == "unlabeled"
 
 
 def items():
@@ -291,7 +291,7 @@ def test_what_write_dataset_wrote_is_read_back(tmp_path):
     assert {name: case.kind for name, case in cases.items()} == {
         "p1_a": "partial",
         "p1_b": "partial",
-        "patient002_frame01": "bare",
+        "patient002_frame01": "unlabeled",
         "t": "full",
     }
     wanted = {item.id: item for item in items()}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Case, Source
-from mixseg.datasets.split import Split, make_split, read_split, refuse_unknown, set_n, write_folds, write_split
+from mixseg.datasets.split import Split, check_patients_known, make_split, read_split, set_n, write_folds, write_split
 
 
 def case(name, *, patient=None, kind="full", split="", annotated=None):
@@ -107,17 +107,17 @@ def test_a_fold_of_other_scans_is_refused_by_name(tmp_path):
 def test_an_unknown_patient_is_told_with_the_file_and_the_nearest_name(part):
     split = {"train": ["p001", "p002"], "val": ["p003"], "test": ["p004", "p005"]}
     cases = [case(f"{patient}_1", patient=patient) for of in split.values() for patient in of]
-    refuse_unknown(Path("splits.json"), Split(**split), cases)
+    check_patients_known(Path("splits.json"), Split(**split), cases)
     wrong = split[part][-1]
     split[part][-1] = wrong.replace("p00", "p0")
     with pytest.raises(
         MixsegError, match=rf"splits\.json names {split[part][-1]} in {part}.* nearest name is {wrong};"
     ):
-        refuse_unknown(Path("splits.json"), Split(**split), cases)
+        check_patients_known(Path("splits.json"), Split(**split), cases)
 
 
 def test_test_patients_may_lie_elsewhere_altogether():
-    refuse_unknown(Path("splits.json"), Split(("a",), (), ("b", "c")), [case("a")])
+    check_patients_known(Path("splits.json"), Split(("a",), (), ("b", "c")), [case("a")])
 
 
 @pytest.mark.parametrize("content", ["3", '"x"', '{"train": "abc"}', '{"train": [1]}', '[{"train": 1}]', "[3]"])
@@ -129,13 +129,13 @@ def test_a_file_that_holds_no_split_is_one_sentence(tmp_path, content):
 
 
 def test_a_patient_whose_mask_lacks_a_class_neither_judges_nor_comes_first():
-    cases = [case("a", annotated=()), case("b"), case("c", annotated=("foreground",)), case("d", kind="bare")]
+    cases = [case("a", annotated=()), case("b"), case("c", annotated=("foreground",)), case("d", kind="unlabeled")]
     for seed in range(5):
         split = make_split(cases, seed=seed, val=0.5)
         assert {*split.val, split.train[0]} == {"b", "c"}
 
 
-kinds = st.sampled_from(["full", "partial", "bare"])
+kinds = st.sampled_from(["full", "partial", "unlabeled"])
 
 
 @settings(deadline=None, derandomize=True)

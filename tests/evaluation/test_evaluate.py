@@ -293,8 +293,8 @@ def test_unlabelled_voxels_of_a_declared_ignore_id_are_left_out(tmp_path):
     result = evaluate(predictions, masks)
     assert [row.dsc for row in result.rows] == [one.scores.dsc for one in expected]
     share = f"{np.mean(truth == 3):.1%}"
-    (remark,) = (remark for remark in result.remarks() if "partly unlabelled" in remark)
-    assert remark.startswith(f"1 reference is partly unlabelled (up to {share} of the voxels)")
+    (remark,) = (remark for remark in result.remarks() if "partly unlabeled" in remark)
+    assert remark.startswith(f"1 reference is partly unlabeled (up to {share} of the voxels)")
     assert remark.endswith(": a.")
 
 
@@ -315,7 +315,7 @@ def test_flags_say_what_ids_mean(tmp_path):
     truth[:2] = 9
     predictions = write(tmp_path / "p", {"a": arrays["a"][0]})
     masks = write(tmp_path / "m", {"a": truth})
-    result = evaluate(predictions, masks, flags=LabelFlags(unlabelled=9))
+    result = evaluate(predictions, masks, flags=LabelFlags(unlabeled=9))
     assert [row.label for row in result.rows] == ["class 1", "class 2"]
     assert sum(result.rows[0].counts) == int((truth != 9).sum())
 
@@ -428,7 +428,7 @@ def test_masks_without_names_have_those_of_the_predictions_if_their_ids_go_no_fu
 
 
 def test_an_unlabelled_id_is_no_class_beyond_those_of_the_predictions(tmp_path):
-    found = evaluate(*nameless(tmp_path, (1, 2, 9), ["background", "RV", "LV"]), flags=LabelFlags(unlabelled=9))
+    found = evaluate(*nameless(tmp_path, (1, 2, 9), ["background", "RV", "LV"]), flags=LabelFlags(unlabeled=9))
     assert [(row.label, row.dsc) for row in found.rows] == [("RV", 1.0), ("LV", 1.0)]
 
 

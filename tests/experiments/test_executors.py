@@ -16,11 +16,11 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.workers import cores
 from mixseg.evaluation.scores import read_metrics
 from mixseg.experiments.executors import base
-from mixseg.experiments.executors.base import Place, make_executor, thread_limits
+from mixseg.experiments.executors.base import Resources, make_executor, thread_limits
 from mixseg.experiments.executors.local import Local
 from mixseg.experiments.executors.worker import Job
 from mixseg.experiments.plan import read_plan, run_path
-from mixseg.experiments.run_experiment import conduct
+from mixseg.experiments.run_experiment import run_experiment
 from mixseg.experiments.states import state_of
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.log import read_log
@@ -71,8 +71,8 @@ def test_a_killed_runner_and_a_killed_worker_are_survived_and_nothing_is_done_tw
     monkeypatch.setitem(base.EXECUTORS, "kills", (f"{__name__}:KillsFirst", ""))
     monkeypatch.setitem(sys.modules, __name__, sys.modules[KillsFirst.__module__])
     request = small("lower-bound", "single", steps=60)
-    _, board = conduct("main", str(scans), out, request, on="kills", place=Place(out, "cpu", 1))
-    assert set(board.standing.values()) == {"done"}
+    _, status = run_experiment("main", str(scans), out, request, on="kills", resources=Resources(out, "cpu", 1))
+    assert set(status.standing.values()) == {"done"}
     assert finished(first) == when
     steps = [entry["step"] for entry in read_log(second / "log.jsonl")]
     assert steps == sorted(set(steps))
@@ -88,15 +88,15 @@ def test_two_workers_of_ray_do_the_same_grid_as_urgently_as_others_and_leave_sig
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     urgency = []
 
-    def look(board):
+    def look(status):
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
         if not urgency:  # once is enough, beside the runs
             urgency.append(ray.get(ray.remote(num_cpus=0)(lambda: os.nice(0)).remote()))
 
-    request, place = small("lower-bound", "single"), Place(tmp_path, "cpu", 2)
-    folder, board = conduct("main", str(scans), tmp_path, request, on="ray", place=place, show=look)
+    request, resources = small("lower-bound", "single"), Resources(tmp_path, "cpu", 2)
+    folder, status = run_experiment("main", str(scans), tmp_path, request, on="ray", resources=resources, show=look)
     assert urgency == [os.nice(0)]
-    assert set(board.standing.values()) == {"done"}
+    assert set(status.standing.values()) == {"done"}
     for run in read_plan(folder).runs:
         assert read_metrics(run_path(folder, run.name) / "metrics.csv")
         assert "training: 4/4" in (run_path(folder, run.name) / "console.log").read_text()
@@ -114,7 +114,7 @@ def test_a_worker_outlives_the_ctrl_c_of_its_runner_and_keeps_its_last_step_when
         "method": "lower-bound",
     }
     out = tmp_path / "run"
-    executor = Local(Place(tmp_path, "cpu", 1))
+    executor = Local(Resources(tmp_path, "cpu", 1))
     executor.start([Job("run", str(out), str(scans), "nnunet", settings, {}, "cpu", test=False)])
     process, _ = executor.running["run"]
     try:
@@ -134,10 +134,10 @@ def test_a_worker_outlives_the_ctrl_c_of_its_runner_and_keeps_its_last_step_when
 def test_what_slurm_would_get_runs_through_submitit_and_needs_are_waited_for(scans, tmp_path):
     pytest.importorskip("submitit", reason="needs pip install 'mixseg[slurm]'")
     request = small("proposals-lower-bound")
-    folder, board = conduct(
-        "proposals", str(scans), tmp_path, request, on="submitit-local", place=Place(tmp_path, "cpu", 2)
+    folder, status = run_experiment(
+        "proposals", str(scans), tmp_path, request, on="submitit-local", resources=Resources(tmp_path, "cpu", 2)
     )
-    assert set(board.standing.values()) == {"done"}
+    assert set(status.standing.values()) == {"done"}
     source, proposed = (finished(run_path(folder, run.name)) for run in read_plan(folder).runs)
     assert source < proposed
 
@@ -147,12 +147,12 @@ def test_no_slurm_and_a_misspelt_option_of_it_are_one_sentence(tmp_path, monkeyp
     submitit = pytest.importorskip("submitit", reason="needs pip install 'mixseg[slurm]'")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MixsegError, match="No SLURM here"):
-        make_executor("slurm", Place(tmp_path, "cpu"))
+        make_executor("slurm", Resources(tmp_path, "cpu"))
     monkeypatch.setattr(submitit.SlurmExecutor, "affinity", classmethod(lambda cls: 2))
     with pytest.raises(MixsegError, match="partitoin"):
-        make_executor("slurm", Place(tmp_path, "cpu", slurm={"partitoin": "gpu"}))
+        make_executor("slurm", Resources(tmp_path, "cpu", slurm={"partitoin": "gpu"}))
     with pytest.raises(MixsegError, match="did you mean 'slurm'"):
-        make_executor("slurn", Place(tmp_path))
+        make_executor("slurn", Resources(tmp_path))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -166,7 +166,7 @@ def test_slurm_is_handed_one_array_with_the_options_of_the_user(tmp_path, monkey
         (tmp_path / name).write_text(f"#!/bin/sh\n{said}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    slurm = make_executor("slurm", Place(tmp_path, "auto", 5, slurm={"partition": "heart", "timeout_min": 90}))
+    slurm = make_executor("slurm", Resources(tmp_path, "auto", 5, slurm={"partition": "heart", "timeout_min": 90}))
     jobs = [Job(name, str(tmp_path / name), "scans", "nnunet", {}, {}, "auto", True) for name in ("a", "b", "c")]
     slurm.start(jobs)
     handed = (tmp_path / "handed.sh").read_text()
@@ -181,7 +181,7 @@ def test_slurm_is_handed_one_array_with_the_options_of_the_user(tmp_path, monkey
 def test_what_is_not_installed_is_one_sentence(name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MixsegError, match=r"pip install 'mixseg\["):
-        make_executor("ray" if name == "ray" else "slurm", Place(tmp_path, "cpu"))
+        make_executor("ray" if name == "ray" else "slurm", Resources(tmp_path, "cpu"))
 
 
 @pytest.mark.parametrize("trouble", ["import", "job"])
@@ -192,7 +192,7 @@ def test_what_a_worker_says_before_its_run_begins_is_in_console_log(tmp_path, mo
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     else:
         monkeypatch.setattr("mixseg.experiments.executors.local.as_line", lambda job: b'{"trouble": 1}\n')
-    local = Local(Place(tmp_path, "cpu", 1))
+    local = Local(Resources(tmp_path, "cpu", 1))
     local.start([Job("a", str(tmp_path / "runs" / "a"), "scans", "nnunet", {}, {}, "cpu", False)])
     try:
         wait_until(local.ended)
@@ -211,16 +211,16 @@ def test_workers_share_the_cores(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert set(thread_limits(1).values()) == {"3"}
     assert set(thread_limits(4).values()) == {"2"}
-    local = Local(Place(tmp_path, "cpu"))
+    local = Local(Resources(tmp_path, "cpu"))
     assert local.free() == cores()
 
 
 def test_each_worker_has_a_gpu_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr("mixseg.experiments.executors.local.gpus", lambda device: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    local = Local(Place(tmp_path))
+    local = Local(Resources(tmp_path))
     assert local.workers == 2
     assert [local._environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)] == ["4", "7"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    local = Local(Place(tmp_path, workers=4))
+    local = Local(Resources(tmp_path, workers=4))
     assert [local._environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "1", "0", "1"]

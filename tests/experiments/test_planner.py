@@ -119,10 +119,10 @@ def test_steps_follow_the_slices_of_the_set():
 
 
 def test_a_term_that_only_some_methods_have_can_be_switched_off_for_all():
-    plan = plan_of("main", Request(preset="strong", settings={"weights": {"mix": 0.0}}, sets=(3,)))
+    plan = plan_of("main", Request(preset="strong", settings={"weights": {"cutmix": 0.0}}, sets=(3,)))
     mixed = [run for run in plan.runs if METHODS[run.settings["method"]].sees == "mixed"]
     assert mixed
-    assert all(make_config(**run.settings).method.weights["mix"] == 0.0 for run in mixed)
+    assert all(make_config(**run.settings).method.weights["cutmix"] == 0.0 for run in mixed)
     assert all("mix-0" in run.name for run in mixed)
     dice = plan_of("main", Request(settings={"weights": {"dice": 1.0}}, sets=(3,)))
     assert all("dice-1" in run.name for run in dice.runs)

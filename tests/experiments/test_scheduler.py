@@ -9,7 +9,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import write_json
 from mixseg.experiments.executors.worker import Job, execute
 from mixseg.experiments.plan import Cell, Plan, PlannedRun, run_path, write_plan
-from mixseg.experiments.scheduler import TRIES, see_through
+from mixseg.experiments.scheduler import TRIES, run_plan
 from mixseg.experiments.states import record_failure, state_of
 from mixseg.runs.folder import RunFolder
 
@@ -62,20 +62,20 @@ def run(tmp_path):
         plan = make_plan(runs, **more)
         folder = write_plan(tmp_path, plan)
         boards = []
-        board = see_through(
-            plan, folder, fake, device="cpu", show=lambda board: boards.append(dict(board.standing)), pause=0
+        status = run_plan(
+            plan, folder, fake, device="cpu", show=lambda status: boards.append(dict(status.standing)), pause=0
         )
         assert fake.closed
-        assert boards[-1] == board.standing
-        return board
+        assert boards[-1] == status.standing
+        return status
 
     return run
 
 
 def test_every_run_is_done_once_after_what_it_needs(run):
     fake = Fake()
-    board = run({"a": "", "b": "a", "c": "b", "d": ""}, fake)
-    assert set(board.standing.values()) == {"done"}
+    status = run({"a": "", "b": "a", "c": "b", "d": ""}, fake)
+    assert set(status.standing.values()) == {"done"}
     assert sorted(fake.started) == ["a", "b", "c", "d"]
     assert fake.started.index("a") < fake.started.index("b") < fake.started.index("c")
     assert fake.started[:2] == ["a", "d"]
@@ -103,11 +103,11 @@ def test_a_run_whose_test_scans_were_not_scored_is_not_finished_where_they_are_a
 
 def test_a_failure_stops_what_needs_it_and_nothing_else(run, tmp_path):
     fake = Fake({"a": "fail"})
-    board = run({"a": "", "b": "a", "c": "b", "d": ""}, fake)
-    assert board.standing == {"a": "failed", "b": "failed", "c": "failed", "d": "done"}
+    status = run({"a": "", "b": "a", "c": "b", "d": ""}, fake)
+    assert status.standing == {"a": "failed", "b": "failed", "c": "failed", "d": "done"}
     assert sorted(fake.started) == ["a", "d"]
-    assert board.sentences["a"] == "it went wrong."
-    assert "needs a" in board.sentences["b"]
+    assert status.sentences["a"] == "it went wrong."
+    assert "needs a" in status.sentences["b"]
     state = state_of(tmp_path / "runs" / "c")
     assert (state.phase, state.sentence) == ("failed", "it needs b, which failed.")
 
@@ -127,10 +127,10 @@ def test_a_run_that_was_killed_goes_on(run):
 
 def test_a_run_that_is_killed_every_time_fails_in_the_end(run):
     fake = Fake({"a": "kill"})
-    board = run({"a": "", "b": ""}, fake)
-    assert board.standing == {"a": "failed", "b": "done"}
+    status = run({"a": "", "b": ""}, fake)
+    assert status.standing == {"a": "failed", "b": "done"}
     assert fake.started.count("a") == TRIES
-    assert "killed" in board.sentences["a"]
+    assert "killed" in status.sentences["a"]
 
 
 def test_a_run_is_not_done_before_its_process_is(run):
@@ -159,15 +159,15 @@ def test_a_run_that_another_process_is_writing_is_left_to_it(tmp_path):
     fake, seen = Fake(), []
     with FileLock(theirs / ".lock") as lock:
 
-        def show(board):
-            seen.append(board.standing["a"])
+        def show(status):
+            seen.append(status.standing["a"])
             if len(seen) == 5:
                 write_json(theirs / "finished.json", FINISHED)
                 lock.release()
 
         # Nothing of ours runs, so there is nothing to ask the executor for.
         fake.ended = lambda: Fake.ended(fake) if fake.running else []
-        see_through(plan, folder, fake, show=show, pause=0)
+        run_plan(plan, folder, fake, show=show, pause=0)
     assert fake.started == ["b"]
     assert seen[:5] == ["waiting"] * 5
 
@@ -207,11 +207,11 @@ def test_the_time_left_is_the_steps_left_at_the_pace_so_far(run, monkeypatch):
     plan = make_plan({"a": "", "b": "", "c": ""})
     clock = [100.0]
     monkeypatch.setattr("mixseg.experiments.scheduler.time.monotonic", lambda: clock[0])
-    from mixseg.experiments.scheduler import Board
+    from mixseg.experiments.scheduler import Status
 
-    board = Board(plan, {"a": "done", "b": "running", "c": "waiting"}, {"a": 10, "b": 0}, started=(100.0, 10))
-    assert board.seconds_left() is None
-    clock[0], board.steps["b"] = 108.0, 4  # 2 seconds a step, 6 + 10 left
-    assert board.seconds_left() == pytest.approx(32.0)
-    board.standing |= {"b": "failed"}
-    assert board.seconds_left() == pytest.approx(20.0)
+    status = Status(plan, {"a": "done", "b": "running", "c": "waiting"}, {"a": 10, "b": 0}, started=(100.0, 10))
+    assert status.seconds_left() is None
+    clock[0], status.steps["b"] = 108.0, 4  # 2 seconds a step, 6 + 10 left
+    assert status.seconds_left() == pytest.approx(32.0)
+    status.standing |= {"b": "failed"}
+    assert status.seconds_left() == pytest.approx(20.0)

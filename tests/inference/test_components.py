@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mixseg.inference.predictor import largest_pieces, one_piece
+from mixseg.inference.predictor import keep_largest_component, single_component
 
 
 def volume():
@@ -17,7 +17,7 @@ def volume():
 
 def test_crumbs_become_background_and_corners_connect():
     labels = volume()
-    kept = largest_pieces(labels, [1, 2])
+    kept = keep_largest_component(labels, [1, 2])
     expected = labels.copy()
     expected[0, 0, 0] = 0
     expected[5, 0:2, 0:2] = 0
@@ -28,19 +28,19 @@ def test_crumbs_become_background_and_corners_connect():
 
 def test_classes_that_were_not_asked_for_and_empty_ones_stay_as_they_are():
     labels = volume()
-    assert np.array_equal(largest_pieces(labels, []), labels)
-    assert np.array_equal(largest_pieces(labels, [3]), labels)
+    assert np.array_equal(keep_largest_component(labels, []), labels)
+    assert np.array_equal(keep_largest_component(labels, [3]), labels)
 
 
 def test_a_class_is_one_piece_if_it_is_so_in_every_mask_that_shows_it():
     whole = volume()
     whole[labels_of(whole, 2)] = 0
     empty = np.zeros_like(whole)
-    assert one_piece([whole, empty], 4) == (1,), "one voxel of a hundred is a slip of the hand"
-    assert one_piece([whole, volume()], 4) == (1,), "class 2 has two halves"
+    assert single_component([whole, empty], 4) == (1,), "one voxel of a hundred is a slip of the hand"
+    assert single_component([whole, volume()], 4) == (1,), "class 2 has two halves"
     torn = whole.copy()
     torn[0:3, 15:18, 15:18] = 1
-    assert one_piece([whole, torn], 4) == ()
+    assert single_component([whole, torn], 4) == ()
 
 
 def labels_of(labels, index):

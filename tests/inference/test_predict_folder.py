@@ -220,7 +220,7 @@ def test_the_teacher_is_not_computed_for_an_answer_of_the_student(slices, tmp_pa
 
 @pytest.mark.parametrize("method", ["single", "glmi", "ua-mt"])
 def test_a_branch_of_a_method_with_one_answer_is_refused(tmp_path, method):
-    train(config(method=method, steps=2), data(val=0, bare=2), tmp_path / "run", hardware=Hardware("cpu"))
+    train(config(method=method, steps=2), data(val=0, unlabeled=2), tmp_path / "run", hardware=Hardware("cpu"))
     formats.write(tmp_path / "images" / "a.nii.gz", np.zeros((16, 16, 2), np.float32))
     for branch in ("student", "teacher", "both"):
         with pytest.raises(MixsegError, match=f"was trained by {method}, which has one answer: name no branch"):
@@ -358,7 +358,7 @@ def test_a_dataset_is_predicted_whatever_its_labels_mean(tmp_path, layout):
         (tmp_path / "data").mkdir()
         with h5py.File(tmp_path / "data" / "a.h5", "w") as file:
             file["image"], file["label"] = image.T, labels.T
-    with pytest.raises(MixsegError, match="Pass --unlabelled ID"):
+    with pytest.raises(MixsegError, match="Pass --unlabeled ID"):
         load(tmp_path)
     (case,) = find_images(tmp_path, channels=1)
     assert (case.id, formats.read_image(case.image[0]).array.shape) == ("a", (4, 4, 2))

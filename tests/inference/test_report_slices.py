@@ -10,7 +10,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import Row
-from mixseg.inference.predictor import Maps, Piece, maps
+from mixseg.inference.predictor import Maps, Slab, maps
 from mixseg.inference.report_slices import (
     LONGEST_SIDE,
     choose,
@@ -44,7 +44,7 @@ def one_hot(labels, sure=1.0):
 def kept(probs):
     """What a run keeps of the probabilities of a scan."""
     grid = next(iter(probs.values())).shape[1:]
-    return maps([Piece((slice(None),), probs)], grid, sureness=True)
+    return maps([Slab((slice(None),), probs)], grid, confidence=True)
 
 
 def test_the_worst_and_the_best_scans_are_chosen_by_the_answer_of_the_last_checkpoint():

@@ -9,7 +9,7 @@ from made_runs import scan
 from mixseg.data.intensity import normalise
 from mixseg.data.padding import widen_image
 from mixseg.data.scan import Scan
-from mixseg.inference.predictor import maps, pieces, probabilities
+from mixseg.inference.predictor import maps, probabilities, slabs
 from mixseg.inference.sliding_window import WINDOWS_AT_ONCE, Forward, Grey, Windows, predict_slabs
 from pointwise import Neighbours, Pointwise
 
@@ -85,7 +85,7 @@ SHAPES = [(20, 20, 20), (5, 7, 6), (6, 30, 9), (33, 17, 5), (40, 8, 8), (9, 9, 4
 @pytest.mark.parametrize("weights", ["gaussian", "uniform"])
 def test_label_maps_by_slabs_are_those_of_the_whole_volume(size, weights):
     method, image, windows = Neighbours(), grey(size), Windows((8, 8, 8), (4, 3, 5), weights)
-    labels = maps(pieces(Forward(method, "unit"), Scan("a", image.numpy()), windows), size).labels
+    labels = maps(slabs(Forward(method, "unit"), Scan("a", image.numpy()), windows), size).labels
     for name, probs in at_once(method, image, windows).items():
         first, second = probs.topk(2, dim=0).values
         clear = first - second > 1e-5  # where two classes are equal but for rounding, either will do
@@ -108,7 +108,7 @@ def test_a_volume_is_answered_as_by_monai(size, weights, mode):
         torch.testing.assert_close(found[name], probs[0], rtol=1e-4, atol=1e-5)
 
 
-class Place(Pointwise):
+class Resources(Pointwise):
     """The first class is more probable the nearer a voxel lies to the window's start: windows then disagree."""
 
     def predict(self, image, outputs=()):
@@ -119,12 +119,12 @@ class Place(Pointwise):
 def test_overlapping_windows_are_averaged_by_their_weight():
     # Two windows of 4 at 0 and 2 of a volume of 6: voxels 2 and 3 are seen by both.
     ramp, image = torch.linspace(1, 0, 4), grey((6, 1, 1))
-    uniform = by_slabs(Place(), image, Windows((4, 1, 1), (2, 1, 1), "uniform"))["bottom"][0, :, 0, 0]
+    uniform = by_slabs(Resources(), image, Windows((4, 1, 1), (2, 1, 1), "uniform"))["bottom"][0, :, 0, 0]
     first, second = torch.cat([ramp, torch.zeros(2)]), torch.cat([torch.zeros(2), ramp])
     torch.testing.assert_close(uniform, (first + second) / torch.tensor([1.0, 1, 2, 2, 1, 1]))
     windows = Windows((4, 1, 1), (2, 1, 1))
     bell = windows.weight(ramp)[:, 0, 0]
-    found = by_slabs(Place(), image, windows)["bottom"][0, :, 0, 0]
+    found = by_slabs(Resources(), image, windows)["bottom"][0, :, 0, 0]
     expected = (ramp[2] * bell[2] + ramp[0] * bell[0]) / (bell[2] + bell[0])
     assert found[2].item() == pytest.approx(expected.item(), rel=1e-5)
 
@@ -158,7 +158,7 @@ def test_sums_are_held_for_one_slab_and_the_wanted_outputs_alone():
 
 def test_how_far_it_is_is_told_window_by_window():
     told = []
-    by_slabs(Pointwise(), grey((8, 8, 20)), Windows((8, 8, 8)), tell=told.append)
+    by_slabs(Pointwise(), grey((8, 8, 20)), Windows((8, 8, 8)), on_progress=told.append)
     assert told == ["1 of 4 windows", "2 of 4 windows", "3 of 4 windows", "4 of 4 windows"]
 
 
@@ -171,7 +171,7 @@ def test_a_scan_is_fed_as_in_training(intensity, dims):
     statistics = (torch.tensor([value]).expand(len(rows), -1) for value in (one.mean, one.std))
     expected = {name: probs.movedim(1, 0) if dims == 2 else probs[0] for name, probs in method.predict(
         normalise(rows, *statistics, intensity)).items()}  # fmt: skip
-    found = probabilities(pieces(Forward(method, intensity), one, windows), one.full.shape)
+    found = probabilities(slabs(Forward(method, intensity), one, windows), one.full.shape)
     for name, probs in expected.items():
         torch.testing.assert_close(found[name], probs, rtol=1e-4, atol=1e-5)
 
@@ -182,9 +182,9 @@ def test_maps_are_those_of_the_probabilities(dims):
     method, windows = Pointwise(), None if dims == 2 else Windows((4, 4, 4))
 
     def found(*outputs):
-        return pieces(Forward(method, "unit", outputs), one, windows)
+        return slabs(Forward(method, "unit", outputs), one, windows)
 
-    whole, kept = probabilities(found(), one.full.shape), maps(found(), one.full.shape, sureness=True)
+    whole, kept = probabilities(found(), one.full.shape), maps(found(), one.full.shape, confidence=True)
     assert list(kept.labels) == ["bottom", "top"]
     for name, labels in kept.labels.items():
         assert torch.equal(torch.from_numpy(labels), whole[name].argmax(dim=0).byte())
@@ -198,6 +198,6 @@ def test_maps_are_those_of_the_probabilities(dims):
 def test_a_network_in_double_precision_is_fed_doubles():
     method = Pointwise().double()
     for one, windows in ((scan("flat"), None), (scan("deep", dims=3), Windows((8, 8, 8)))):
-        found = probabilities(pieces(Forward(method, "unit"), one, windows), one.full.shape)
+        found = probabilities(slabs(Forward(method, "unit"), one, windows), one.full.shape)
         assert found["bottom"].dtype == torch.float64
         assert found["bottom"].isfinite().all()

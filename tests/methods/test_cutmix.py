@@ -5,17 +5,17 @@ import torch
 
 from discs import batch, tiny_method, total, train
 from mixseg.core.types import IGNORE, Batch, Part
-from mixseg.methods.cutmix import LARGEST, SMALLEST, SURE, boxes, mix, settle
+from mixseg.methods.cutmix import CONFIDENT, LARGEST, SMALLEST, boxes, cutmix, settle
 
-MIXED = {"mix": 1.0, "dice": 1.0}
+MIXED = {"cutmix": 1.0, "dice": 1.0}
 
 
 def marked(rows, first, *, full, side=16, dims=2):
     """Rows whose every voxel says which row it came from: in the image and, where there is one, in the labels."""
     number = torch.arange(first, first + rows).view(-1, *[1] * dims).expand(rows, *[side] * dims)
-    unlabelled = torch.full_like(number, IGNORE).to(torch.uint8)
+    unlabeled = torch.full_like(number, IGNORE).to(torch.uint8)
     labels = number.to(torch.uint8)
-    return Part(number.unsqueeze(1).float(), labels if full else unlabelled, labels)
+    return Part(number.unsqueeze(1).float(), labels if full else unlabeled, labels)
 
 
 @pytest.mark.parametrize("dims", [2, 3])
@@ -23,9 +23,9 @@ def test_image_partial_labels_and_targets_are_cut_by_the_same_boxes(dims):
     torch.manual_seed(0)
     seen = Batch(*(marked(rows, first, full=first == 0, dims=dims) for rows, first in ((2, 0), (3, 2), (1, 5))))
     proposed = torch.full((4, 8, *[16] * dims), 1 / 8)  # sure of nothing: all targets are labels
-    found, target = mix(seen, proposed)
-    images = torch.cat([found.partial.image, found.bare.image])[:, 0]
-    labels = torch.cat([found.partial.partial, found.bare.partial])
+    found, target = cutmix(seen, proposed)
+    images = torch.cat([found.partial.image, found.unlabeled.image])[:, 0]
+    labels = torch.cat([found.partial.partial, found.unlabeled.partial])
     assert torch.equal(images, target.float())
     assert torch.equal(images, labels.float())
     pasted = [set(row.unique().tolist()) - {2.0 + at} for at, row in enumerate(images)]
@@ -36,7 +36,7 @@ def test_image_partial_labels_and_targets_are_cut_by_the_same_boxes(dims):
 
 def test_a_label_counts_before_a_proposal_and_an_unsure_proposal_not_at_all():
     labels = torch.tensor([[[0, IGNORE, IGNORE, 1]]], dtype=torch.uint8)
-    foreground = torch.tensor([[[0.99, SURE + 0.01, SURE - 0.01, 0.01]]])
+    foreground = torch.tensor([[[0.99, CONFIDENT + 0.01, CONFIDENT - 0.01, 0.01]]])
     proposed = torch.stack([1 - foreground, foreground], dim=1)
     assert settle(proposed, labels).tolist() == [[[0, 1, IGNORE, 1]]]
 
@@ -67,36 +67,36 @@ def _product(row):
 def test_the_average_learns_nothing_by_itself_and_answers(name, dims):
     method = tiny_method(name, dims, weights=MIXED)
     terms = method(batch(2, 2, 1, dims=dims), 0.5)
-    assert "mix" in terms
+    assert "cutmix" in terms
     total(terms).backward()
-    assert all(p.grad is None and not p.requires_grad for p in method.elder.parameters())
+    assert all(p.grad is None and not p.requires_grad for p in method.ema.parameters())
     train(method, batch(2, 2, dims=dims), steps=3, progress=0.5)
     method.eval()
     image = batch(2, dims=dims).full.image
     answer = method.predict(image)[method.outputs[0]]
-    torch.testing.assert_close(answer, method.elder.network(image)[-1].softmax(dim=1))
+    torch.testing.assert_close(answer, method.ema.network(image)[-1].softmax(dim=1))
 
 
 def test_the_average_follows_as_its_decay_says_and_takes_the_statistics():
     method = tiny_method("kl-ent", weights=MIXED)
-    before = [p.detach().clone() for p in method.elder.parameters()]
+    before = [p.detach().clone() for p in method.ema.parameters()]
     train(method, batch(2, 2), steps=1, progress=0.5)
     now = [p.detach() for p in method.network.parameters()]
-    torch.testing.assert_close([p.detach() for p in method.elder.parameters()], now)  # the first step is taken over
+    torch.testing.assert_close([p.detach() for p in method.ema.parameters()], now)  # the first step is taken over
     assert any(not torch.equal(a, b) for a, b in zip(before, now, strict=True))
     method.after_step(1, 0.0)
-    for own, other in zip(method.elder.network.buffers(), method.network.buffers(), strict=True):
+    for own, other in zip(method.ema.network.buffers(), method.network.buffers(), strict=True):
         assert torch.equal(own, other)
-    assert not method.elder.training
+    assert not method.ema.training
 
 
 def test_without_other_scans_there_is_nothing_to_mix():
-    assert "mix" not in tiny_method("kl-ent", weights=MIXED)(batch(2, 0, 0), 0.5)
+    assert "cutmix" not in tiny_method("kl-ent", weights=MIXED)(batch(2, 0, 0), 0.5)
 
 
 def test_mixing_begins_softly():
     method = tiny_method("kl-ent", weights=MIXED)
-    weights = [method(batch(2, 2), progress)["mix"].weight for progress in (0.0, 0.1, 0.3)]
+    weights = [method(batch(2, 2), progress)["cutmix"].weight for progress in (0.0, 0.1, 0.3)]
     assert weights[0] == pytest.approx(0.0067, abs=1e-4)
     assert weights[0] < weights[1] < weights[2] == 1.0
 

@@ -81,7 +81,7 @@ def test_the_terms_are_those_of_plain_loops(passes):
     assert bottom.shape[0] == 5
     found = {name: term.value.item() for name, term in terms.items()}
     assert found["full"] == pytest.approx(plain_cross_entropy(top, seen.full.full.numpy()), rel=1e-5)
-    partial = torch.cat([seen.full.partial, seen.partial.partial, seen.bare.partial]).numpy()
+    partial = torch.cat([seen.full.partial, seen.partial.partial, seen.unlabeled.partial]).numpy()
     assert found["weak"] == pytest.approx(plain_cross_entropy(bottom, partial), rel=1e-5)
     teacher, student = (plain_softmax(plain_softmax(logits)) for logits in (top, bottom[:2]))
     divergence = (teacher * np.log(teacher / student)).sum(axis=1).mean()
@@ -240,7 +240,7 @@ def test_a_branch_that_nobody_asks_for_is_not_computed(decoded, wanted, run):
 
 def test_a_coarser_level_learns_every_other_voxel_at_half_the_weight():
     seen = batch(2, 2)
-    method = tiny_method("kl-ent", weights={"dice": 1.0, "mix": 1.0}, deep=1).eval()
+    method = tiny_method("kl-ent", weights={"dice": 1.0, "cutmix": 1.0}, deep=1).eval()
     (top, half), _ = method._answers(seen)
     label = seen.full.full.numpy()
     found = method(seen, 0.5)["full"].value.item()
@@ -252,8 +252,8 @@ def test_a_coarser_level_learns_every_other_voxel_at_half_the_weight():
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_coarser_levels_learn_in_every_method_and_never_answer(name):
     seen = batch(2, 2, 2)
-    mixes = "mix" in terms_of(name)
-    method = tiny_method(name, weights={"dice": 1.0, **({"mix": 1.0} if mixes else {})}, deep=1)
+    mixes = "cutmix" in terms_of(name)
+    method = tiny_method(name, weights={"dice": 1.0, **({"cutmix": 1.0} if mixes else {})}, deep=1)
     total(method(seen, 0.5)).backward()
     heads = {key: value for key, value in method.named_parameters() if "deep_heads" in key and value.requires_grad}
     assert heads

@@ -6,7 +6,7 @@ from torch import nn
 
 from discs import batch, tiny_method, train
 from mixseg.methods import MethodOptions
-from mixseg.methods.ema import Teacher
+from mixseg.methods.ema import EMATeacher
 from mixseg.methods.ssco import SSCO
 from mixseg.methods.ua_mt import UAMT
 from mixseg.networks import make_network
@@ -15,7 +15,7 @@ from mixseg.networks import make_network
 def pair():
     torch.manual_seed(0)
     student = make_network("unet", width=4, depth=2)
-    return student, Teacher(student)
+    return student, EMATeacher(student)
 
 
 def moved(student):

@@ -136,7 +136,7 @@ def plain_method(**network):
 
 def test_the_consistency_is_the_squared_difference_of_both_views_in_one_frame():
     method, seen = plain_method(), batch(0, 2, 2)
-    images = torch.cat([seen.partial.image, seen.bare.image])
+    images = torch.cat([seen.partial.image, seen.unlabeled.image])
     torch.manual_seed(5)
     value = method(seen, 0.0)["consistency"].value
     torch.manual_seed(5)

@@ -129,7 +129,7 @@ def test_the_consistency_compares_each_student_with_its_own_teacher_in_one_frame
     with torch.no_grad():
         for parameter in method.students.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    images = torch.cat([seen.partial.image, seen.bare.image])
+    images = torch.cat([seen.partial.image, seen.unlabeled.image])
     torch.manual_seed(1)
     terms = method(seen, 0.5)
     torch.manual_seed(1)

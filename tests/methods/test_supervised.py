@@ -12,12 +12,12 @@ from mixseg.methods.losses import cross_entropy, dice_sums, labelled_mean, soft_
 ROOM = {2: (3, 5), 3: (2, 3, 4)}
 
 
-def example(dims, classes=3, unlabelled=0.4, dtype=torch.float64, seed=0):
+def example(dims, classes=3, unlabeled=0.4, dtype=torch.float64, seed=0):
     """Logits, and a label map in which some voxels are IGNORE."""
     random = torch.Generator().manual_seed(seed)
     logits = torch.randn(2, classes, *ROOM[dims], generator=random, dtype=dtype)
     label = torch.randint(classes, (2, *ROOM[dims]), generator=random, dtype=torch.uint8)
-    label[torch.rand(label.shape, generator=random) < unlabelled] = IGNORE
+    label[torch.rand(label.shape, generator=random) < unlabeled] = IGNORE
     return logits, label
 
 
@@ -66,11 +66,11 @@ def test_unlabelled_voxels_have_no_value_and_no_gradient():
     logits.requires_grad_()
     value = cross_entropy(logits, label)
     value.sum().backward()
-    unlabelled = label == IGNORE
-    assert unlabelled.any()
-    assert (value[unlabelled] == 0).all()
-    assert (logits.grad.movedim(1, -1)[unlabelled] == 0).all()
-    assert (logits.grad.movedim(1, -1)[~unlabelled] != 0).all()
+    unlabeled = label == IGNORE
+    assert unlabeled.any()
+    assert (value[unlabeled] == 0).all()
+    assert (logits.grad.movedim(1, -1)[unlabeled] == 0).all()
+    assert (logits.grad.movedim(1, -1)[~unlabeled] != 0).all()
 
 
 def test_what_stands_at_unlabelled_voxels_does_not_matter():
@@ -91,7 +91,7 @@ def test_foreground_only_labels_push_every_labelled_voxel_towards_the_foreground
 
 
 def test_an_empty_partial_map_gives_zero_loss_and_zero_gradient():
-    logits, label = example(2, unlabelled=1.1)
+    logits, label = example(2, unlabeled=1.1)
     logits.requires_grad_()
     loss = labelled_mean(cross_entropy(logits, label), label != IGNORE)
     loss.backward()

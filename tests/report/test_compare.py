@@ -169,9 +169,9 @@ def test_a_fair_comparison_has_no_warning(page):
 
 
 def test_a_run_without_predictions_leaves_its_panels_empty(runs, tmp_path):
-    write_run(tmp_path / "bare", classes=ATRIUM)
-    (tmp_path / "bare" / "predictions.npz").unlink()
-    assert "The same slices" in write_comparison([runs[0], tmp_path / "bare"], tmp_path / "page.html").read_text()
+    write_run(tmp_path / "unlabeled", classes=ATRIUM)
+    (tmp_path / "unlabeled" / "predictions.npz").unlink()
+    assert "The same slices" in write_comparison([runs[0], tmp_path / "unlabeled"], tmp_path / "page.html").read_text()
 
 
 def test_the_test_set_is_compared_only_where_every_run_opened_it(runs, tmp_path):

@@ -116,8 +116,8 @@ def test_the_tables_are_written_in_markdown_and_latex_too(made, page):
             "--dataset scans --seeds 4 --sets 3 --methods kl --split 'my split.json' --test",
         ),
         (
-            {"test": False, "labels": {"unlabelled": 4, "foreground_only": True}},
-            "--dataset scans --sets 3 --methods kl --unlabelled 4 --foreground-only",
+            {"test": False, "labels": {"unlabeled": 4, "foreground_only": True}},
+            "--dataset scans --sets 3 --methods kl --unlabeled 4 --foreground-only",
         ),
     ],
 )

@@ -185,12 +185,12 @@ def odd(tmp_path):
 
 def test_latex_is_balanced_and_every_line_has_as_many_cells_as_there_are_columns(odd):
     text = latex(odd, "acdc-main")
-    bare = re.sub(r"\\[\\{}&%$#_]", "", "\n".join(line for line in text.splitlines() if not line.startswith("%")))
-    assert bare.count("{") == bare.count("}")
-    depth = np.cumsum([{"{": 1, "}": -1}.get(letter, 0) for letter in bare])
+    unlabeled = re.sub(r"\\[\\{}&%$#_]", "", "\n".join(line for line in text.splitlines() if not line.startswith("%")))
+    assert unlabeled.count("{") == unlabeled.count("}")
+    depth = np.cumsum([{"{": 1, "}": -1}.get(letter, 0) for letter in unlabeled])
     assert depth.min() == 0
-    assert bare.count("$") % 2 == 0
-    assert not set(bare) & {"%", "#", "_", "~", "^", "±"}
+    assert unlabeled.count("$") % 2 == 0
+    assert not set(unlabeled) & {"%", "#", "_", "~", "^", "±"}
     assert re.findall(r"\\begin\{(.*?)\}", text) == re.findall(r"\\end\{(.*?)\}", text)[::-1]
     columns = len(re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)[1])
     assert columns == len(odd.head)

@@ -46,7 +46,7 @@ def test_each_kind_of_supervision_is_counted(tmp_path):
     assert lines["hidden references"] == "1, for evaluation only"
     assert lines["size"] == "8 x 7 x 4 voxels"
     assert lines["voxel"] == "1.5 x 1.5 x 8 mm"
-    assert any("4 = unlabelled (dataset.json calls 4 ignore)" in sentence for sentence in found.meanings)
+    assert any("4 = unlabeled (dataset.json calls 4 ignore)" in sentence for sentence in found.meanings)
 
 
 def test_each_file_is_read_once_for_what_it_holds(tmp_path, monkeypatch):
@@ -248,7 +248,7 @@ def test_the_picture_has_the_patients_front_up_whatever_way_the_file_is_stored(t
         flips = tuple(slice(None, None, -sign) for sign in signs)
         affine = np.diag([signs[0] * 2.0, signs[1] * 1.0, 8.0, 1.0])
         scan(root, "a", block()[flips], voxels=image()[flips], affine=affine)
-        pictures.append(inspect(root).looks[0].preview)
+        pictures.append(inspect(root).scans[0].preview)
     for picture in pictures:
         assert np.array_equal(picture.image, image()[..., picture.index].T)
         assert np.array_equal(picture.full, block()[..., picture.index].T)
@@ -275,7 +275,7 @@ def test_a_slice_is_shown_where_there_is_something_to_see(tmp_path):
     label = np.full(SHAPE, 4, np.uint8)
     label[3, 3, 1] = 2
     scan(tmp_path, "a", label)
-    preview = inspect(tmp_path).looks[0].preview
+    preview = inspect(tmp_path).scans[0].preview
     assert preview.index == 1
     assert preview.full is None
     assert (preview.partial != IGNORE).sum() == 1

@@ -73,7 +73,7 @@ def test_changed_values_of_every_type_survive_json():
 
 def test_a_change_of_one_batch_size_or_weight_leaves_the_others():
     config = make_config(method="kl-ent", preset="quick", batch={"partial": 4}, weights={"distill": 10})
-    assert config.training.batch == BatchSizes(full=8, partial=4, bare=None)
+    assert config.training.batch == BatchSizes(full=8, partial=4, unlabeled=None)
     assert config.method.weights == {"weak": 1.0, "distill": 10.0}, "the preset's and the changed one"
     method = build(config.changed(width=2, depth=1), channels=1, classes=2)
     assert method.weights == {**METHODS["kl-ent"].weights, "weak": 1.0, "distill": 10.0}
@@ -189,7 +189,7 @@ def test_a_config_is_written_in_groups_and_names_every_key_once():
     assert content["method"] | {"weights": {}} == {
         **{"name": "kl-ent", "divergence": "kl", "ramp": 0.0, "weights": {}, "proposals_from": ""},
     }
-    assert content["training"]["batch"] == {"full": 3, "partial": 16, "bare": None}
+    assert content["training"]["batch"] == {"full": 3, "partial": 16, "unlabeled": None}
     assert list(flat(content)) == list(KEYS)
     assert grouped(flat(content)) == content
     assert sum(len(group) for group in content.values() if isinstance(group, dict)) == len(KEYS) - 1
@@ -272,10 +272,10 @@ def test_a_config_file_sets_what_it_says_and_the_preset_the_rest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("steps", "every", "looks"), [(3000, 0, 30), (6000, 0, 50), (600, 0, 6), (50, 0, 1), (1, 0, 1), (600, 50, 50)]
+    ("steps", "every", "interval"), [(3000, 0, 30), (6000, 0, 50), (600, 0, 6), (50, 0, 1), (1, 0, 1), (600, 50, 50)]
 )
-def test_a_look_comes_every_hundredth_of_training_and_at_least_every_50_steps(steps, every, looks):
-    assert make_config(steps=steps, validate_every=every).training.looks == looks
+def test_validation_comes_every_hundredth_of_training_and_at_least_every_50_steps(steps, every, interval):
+    assert make_config(steps=steps, validate_every=every).training.validation_interval == interval
 
 
 def test_a_config_cannot_be_changed_in_place():
@@ -291,7 +291,11 @@ def test_a_whole_number_may_be_written_with_an_exponent():
 def test_the_page_of_the_run_folder_tells_how_often_each_preset_looks():
     page = " ".join((ROOT / "docs" / "reference" / "run-folder.md").read_text().split())
     assert "where that is 0, every 1 % of the steps, and every 50 if that is more" in page
-    assert [make_config(preset="paper", steps=steps).training.looks for steps in (50, 3000, 6000)] == [1, 30, 50]
+    assert [make_config(preset="paper", steps=steps).training.validation_interval for steps in (50, 3000, 6000)] == [
+        1,
+        30,
+        50,
+    ]
     own = {name: [of.get("validate_every", 0) for of in PRESETS[name].values()] for name in PRESETS}
     assert own == {"paper": [0, 0], "strong": [0, 100], "quick": [50, 50]}
     assert "`quick` says 50, `strong` 100 for volumes, whose looks take long, and the others 0" in page

@@ -23,7 +23,7 @@ def test_each_phase_has_the_time_since_the_one_before(monkeypatch):
 def test_the_phases_of_a_run_add_up_to_its_seconds(tmp_path):
     clock, began = Phases(), time.monotonic()
     found = train(config(steps=10), data(), tmp_path / "run", hardware=Hardware("cpu"), phases=clock).finished
-    assert list(found["phases"]) == ["start", "steps", "looks", "checkpoints", "assess"]
+    assert list(found["phases"]) == ["start", "steps", "validation", "checkpoints", "assess"]
     assert sum(found["phases"].values()) == pytest.approx(time.monotonic() - began, abs=1.0)
     assert sum(found["phases"].values()) >= found["seconds"] - 0.2
 

@@ -76,7 +76,7 @@ def test_without_test_patients_there_is_nothing_to_test(made, tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     words = [str(tmp_path / "config.json"), "--data", str(made / "arrays"), "--out", str(tmp_path), "--device", "cpu"]
     words += ["--split", str(tmp_path / "splits.json")]
-    with pytest.raises(SystemExit, match="2"):
+    with pytest.raises(SystemExit, match="4"):
         main([*words, "--test"])
     assert "There are no test patients: leave the test out" in capsys.readouterr().err
     assert not (tmp_path / "config").exists()

@@ -19,7 +19,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE
 from mixseg.data.intensity import to_8_bits
 from mixseg.runs.config import read_config
-from mixseg.runs.device import COMPILED_RUNS, FUNCTORCH, tell_tracer, torch_as_it_was
+from mixseg.runs.device import COMPILED_RUNS, FUNCTORCH, configure_tracer, torch_as_it_was
 from mixseg.runs.folder import RunFolder
 
 TUTORIAL = (ROOT / "docs" / "tutorials" / "python.md").read_text()
@@ -166,7 +166,7 @@ def test_a_run_sees_just_the_labels_that_its_method_may_see(tmp_path):
     for method, kinds in {"kl-ent": (2, 2, 2), "lower-bound": (2, 0, 0), "ua-mt": (2, 0, 4)}.items():
         model = mixseg.train(scans(), classes=CLASSES, out=tmp_path / method, method=method, steps=2, **TINY)
         protocol = RunFolder(model.run).facts["protocol"]
-        assert tuple(len(protocol[kind]) for kind in ("full", "partial", "bare")) == kinds
+        assert tuple(len(protocol[kind]) for kind in ("full", "partial", "unlabeled")) == kinds
 
 
 def test_without_validation_scans_the_last_checkpoint_predicts(tmp_path):
@@ -375,7 +375,7 @@ def test_how_the_caller_compiles_stays_as_it_was():
 
     before = told()
     with torch_as_it_was():
-        tell_tracer()  # as a training on a GPU does
+        configure_tracer()  # as a training on a GPU does
         assert told() == (COMPILED_RUNS, FUNCTORCH)
         assert told() != before
     assert told() == before

@@ -77,11 +77,11 @@ def test_validation_scans_without_a_structure_choose_no_best_checkpoint_and_that
 )
 def test_without_partly_labelled_scans_it_trains_and_says_which_terms_are_off(tmp_path, capsys, settings, off):
     train(config(steps=2, **settings), without_partial_labels(partial=0), tmp_path, hardware=Hardware("cpu"))
-    assert f"No scan is partly labelled or unlabelled: what needs one is off ({off})." in capsys.readouterr().out
+    assert f"No scan is partly labelled or unlabeled: what needs one is off ({off})." in capsys.readouterr().out
 
 
 def test_without_partial_labels_unlabelled_scans_still_feed_the_other_terms(tmp_path, capsys):
-    some = without_partial_labels(partial=0, bare=2)
+    some = without_partial_labels(partial=0, unlabeled=2)
     train(config(steps=2, method="kl-ent"), some, tmp_path, hardware=Hardware("cpu"))
     assert "No scan has partial labels: the term weak is off." in capsys.readouterr().out
 
@@ -89,27 +89,27 @@ def test_without_partial_labels_unlabelled_scans_still_feed_the_other_terms(tmp_
 @pytest.mark.parametrize("method", ["lower-bound", "kl-ent"])
 def test_terms_that_have_scans_are_not_spoken_of(tmp_path, capsys, method):
     # The full scans have partial labels too.
-    scans = data(partial=0, bare=0 if method == "lower-bound" else 2)
+    scans = data(partial=0, unlabeled=0 if method == "lower-bound" else 2)
     train(config(steps=2, method=method), scans, tmp_path, hardware=Hardware("cpu"))
     assert "off" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", ["partial", "bare"])
+@pytest.mark.parametrize("kind", ["partial", "unlabeled"])
 def test_no_rows_for_a_kind_is_what_a_run_keeps_and_it_says_which_scans_are_not_seen(tmp_path, capsys, kind):
-    sizes = {"full": 2, "partial": 4, "bare": 4, kind: 0}
-    run = train(config(steps=2, batch=sizes), data(partial=2, bare=2), tmp_path, hardware=Hardware("cpu"))
+    sizes = {"full": 2, "partial": 4, "unlabeled": 4, kind: 0}
+    run = train(config(steps=2, batch=sizes), data(partial=2, unlabeled=2), tmp_path, hardware=Hardware("cpu"))
     assert json.loads((run.path / "config.json").read_text())["training"]["batch"] == sizes
-    words = {"partial": "partly labelled", "bare": "unlabelled"}[kind]
+    words = {"partial": "partly labelled", "unlabeled": "unlabeled"}[kind]
     assert f"batch.{kind} is 0: 2 {words} scans are not seen ({kind}0, {kind}1)." in capsys.readouterr().out
 
 
 def test_rows_that_nobody_asked_for_are_shared_between_the_kinds_and_nothing_is_said(tmp_path, capsys):
     asked = config(steps=2, batch={"full": 2, "partial": 4})
-    run = train(asked, data(partial=2, bare=2), tmp_path, hardware=Hardware("cpu"))
+    run = train(asked, data(partial=2, unlabeled=2), tmp_path, hardware=Hardware("cpu"))
     assert json.loads((run.path / "config.json").read_text())["training"]["batch"] == {
         "full": 2,
         "partial": 2,
-        "bare": 2,
+        "unlabeled": 2,
     }
     assert "not seen" not in capsys.readouterr().out
 

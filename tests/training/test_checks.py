@@ -12,7 +12,7 @@ from mixseg.runs.config import settings_of
 from mixseg.runs.device import Hardware
 from mixseg.runs.folder import RunFolder
 from mixseg.training import folder
-from mixseg.training.checks import refuse_early
+from mixseg.training.checks import check_before_reading
 from mixseg.training.folder import train_folder
 from mixseg.training.plan.settings import planned
 from mixseg.training.train import train
@@ -83,8 +83,8 @@ def test_so_are_flags_processes_and_libraries(unread, tmp_path, monkeypatch):
     out = tmp_path / "run"
     with pytest.raises(MixsegError, match="--foreground-only says it all"):
         train_folder(unread, out, flags=LabelFlags(background=4, foreground_only=True), hardware=CPU)
-    with pytest.raises(MixsegError, match="2 cannot be both unlabelled and background"):
-        train_folder(unread, out, flags=LabelFlags(unlabelled=2, background=2), hardware=CPU)
+    with pytest.raises(MixsegError, match="2 cannot be both unlabeled and background"):
+        train_folder(unread, out, flags=LabelFlags(unlabeled=2, background=2), hardware=CPU)
     three = Hardware("cpu", devices=3)
     with pytest.raises(MixsegError, match="8 full images a step cannot be shared by 3 processes"):
         train_folder(unread, out, settings={"preset": "quick", "dims": 2}, hardware=three)
@@ -125,7 +125,7 @@ def test_so_is_what_the_run_folder_or_the_run_that_proposes_is_no_good_for(unrea
     ],
 )
 def test_settings_that_some_scans_can_be_trained_with_are_not_refused(tmp_path, settings):
-    refuse_early(settings, RunFolder(tmp_path / "run"), CPU)
+    check_before_reading(settings, RunFolder(tmp_path / "run"), CPU)
     assert not (tmp_path / "run").exists()
 
 
@@ -133,7 +133,7 @@ def test_a_run_that_has_begun_with_a_key_of_no_use_goes_on_without_it(tmp_path):
     run = train(config(dims=3, steps=2, size=[48, 48]), data(dims=3), tmp_path / "run", hardware=CPU)
     same = {key: value for key, value in settings_of(run.config).items() if key not in ("size", "patch", "stride")}
     with pytest.raises(MixsegError, match="size is a setting of slices"):
-        refuse_early({**same, "size": [48, 48]}, run, CPU)
-    refuse_early(same, run, CPU)
+        check_before_reading({**same, "size": [48, 48]}, run, CPU)
+    check_before_reading(same, run, CPU)
     found, _ = planned(list, same, run, CPU)
     assert found.data.size == (48, 48)

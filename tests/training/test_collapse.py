@@ -123,7 +123,7 @@ def test_separate_passes_are_advised_to_a_run_with_joint_ones_alone():
 
 
 @pytest.mark.parametrize("sign", list(SIGNS))
-@pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.sees in ("mixed", "unlabelled")])
+@pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.sees in ("mixed", "unlabeled")])
 @pytest.mark.parametrize("off", [(), ("entropy", "consistency")])
 def test_a_method_is_advised_what_its_run_accepts(name, sign, off):
     weights = {term: 0.0 if term in off else weight for term, weight in METHODS[name].weights.items()}
@@ -168,7 +168,7 @@ def hearts(patients):
 def learnt(*, passes, seed, norm="batch", steps=100):
     """A U-Net trained on 2 patients with full masks; slices of 8 others are in its batches, and in no loss."""
     torch.manual_seed(seed)
-    (full, masks), (bare, _) = hearts((0, 1)), hearts(tuple(range(2, 10)))
+    (full, masks), (unlabeled, _) = hearts((0, 1)), hearts(tuple(range(2, 10)))
     method = make_method(
         "lower-bound",
         lambda branches: make_network("unet", branches=branches, width=8, depth=3, norm=norm),
@@ -178,10 +178,12 @@ def learnt(*, passes, seed, norm="batch", steps=100):
     optimizer = torch.optim.Adam(method.parameters(), 1e-3)
     order = torch.Generator().manual_seed(seed)
     for _ in range(steps):
-        some, others = (torch.randperm(len(rows), generator=order)[:size] for rows, size in ((full, 4), (bare, 8)))
+        some, others = (torch.randperm(len(rows), generator=order)[:size] for rows, size in ((full, 4), (unlabeled, 8)))
         blank = torch.full((8, SIDE, SIDE), IGNORE, dtype=torch.uint8)
         seen = Batch(
-            Part(full[some], masks[some], blank[:4]), Part(bare[:0], *[blank[:0]] * 2), Part(bare[others], *[blank] * 2)
+            Part(full[some], masks[some], blank[:4]),
+            Part(unlabeled[:0], *[blank[:0]] * 2),
+            Part(unlabeled[others], *[blank] * 2),
         )
         optimizer.zero_grad()
         total(method(seen, 0.5)).backward()
@@ -198,11 +200,11 @@ def marked(method, images):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_mixed_batch_statistics_mark_far_too_much_on_unlabelled_scans_and_separate_ones_do_not(seed):
-    bare, truth = hearts(tuple(range(2, 10)))
+    unlabeled, truth = hearts(tuple(range(2, 10)))
     expected = hearts((0, 1))[1].float().mean().item()
     watch = Guard(("background", "heart"), (1 - expected, expected), OURS)
     actual = truth.float().mean().item()
-    joint, separate = (marked(learnt(passes=passes, seed=seed), bare) for passes in ("joint", "separate"))
+    joint, separate = (marked(learnt(passes=passes, seed=seed), unlabeled) for passes in ("joint", "separate"))
     assert joint > 5 * actual, "the loss never saw these rows, and most of what they show became heart"
     assert "far too much as heart" in watch.judge((1 - joint, joint), 0.5)
     assert separate < 2 * actual
@@ -211,6 +213,6 @@ def test_mixed_batch_statistics_mark_far_too_much_on_unlabelled_scans_and_separa
 
 @pytest.mark.slow
 def test_without_batch_statistics_there_is_no_collapse_to_begin_with():
-    bare, truth = hearts(tuple(range(2, 10)))
-    share = marked(learnt(passes="joint", seed=1, norm="instance"), bare)
+    unlabeled, truth = hearts(tuple(range(2, 10)))
+    share = marked(learnt(passes="joint", seed=1, norm="instance"), unlabeled)
     assert share < 2 * truth.float().mean().item()

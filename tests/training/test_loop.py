@@ -197,23 +197,23 @@ def test_no_fully_labelled_scan_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("there", "asked", "settled"),
     [
-        ({"partial": 1, "bare": 1}, (8, 16, None), (8, 8, 8)),
-        ({"partial": 1, "bare": 1}, (8, 15, None), (8, 8, 7)),
-        ({"partial": 1, "bare": 1}, (8, 16, 0), (8, 16, 0)),
-        ({"partial": 1, "bare": 1}, (8, 12, 4), (8, 12, 4)),
-        ({"partial": 1, "bare": 1}, (8, 0, 4), (8, 0, 4)),
-        ({"partial": 1, "bare": 0}, (8, 16, None), (8, 16, 0)),
-        ({"partial": 0, "bare": 1}, (8, 16, None), (8, 0, 16)),
-        ({"partial": 1, "bare": 0}, (4, 0, 4), (4, 4, 0)),
-        ({"partial": 0, "bare": 1}, (8, 16, 0), (8, 0, 16)),
-        ({"partial": 0, "bare": 0}, (8, 16, 0), (8, 0, 0)),
+        ({"partial": 1, "unlabeled": 1}, (8, 16, None), (8, 8, 8)),
+        ({"partial": 1, "unlabeled": 1}, (8, 15, None), (8, 8, 7)),
+        ({"partial": 1, "unlabeled": 1}, (8, 16, 0), (8, 16, 0)),
+        ({"partial": 1, "unlabeled": 1}, (8, 12, 4), (8, 12, 4)),
+        ({"partial": 1, "unlabeled": 1}, (8, 0, 4), (8, 0, 4)),
+        ({"partial": 1, "unlabeled": 0}, (8, 16, None), (8, 16, 0)),
+        ({"partial": 0, "unlabeled": 1}, (8, 16, None), (8, 0, 16)),
+        ({"partial": 1, "unlabeled": 0}, (4, 0, 4), (4, 4, 0)),
+        ({"partial": 0, "unlabeled": 1}, (8, 16, 0), (8, 0, 16)),
+        ({"partial": 0, "unlabeled": 0}, (8, 16, 0), (8, 0, 0)),
     ],
 )
 def test_rows_of_a_kind_that_is_absent_go_to_the_other(there, asked, settled):
-    full, partial, bare = asked
-    sizes = config(batch={"full": full, "partial": partial, "bare": bare}).training.batch
+    full, partial, unlabeled = asked
+    sizes = config(batch={"full": full, "partial": partial, "unlabeled": unlabeled}).training.batch
     found = settle_batch(sizes, data(**there))
-    assert (found.full, found.partial, found.bare) == settled
+    assert (found.full, found.partial, found.unlabeled) == settled
     assert settle_batch(found, data(**there)) == found, "as a run that goes on asks for it"
 
 
@@ -449,7 +449,7 @@ def test_looking_changes_neither_the_model_nor_the_training(tmp_path):
 
 @pytest.mark.parametrize("method", ["kl-ent", "ua-mt"])
 def test_double_precision_is_double_throughout(tmp_path, method):
-    scans = data() if method == "kl-ent" else data(partial=0, bare=2)
+    scans = data() if method == "kl-ent" else data(partial=0, unlabeled=2)
     folder = train(config(precision="fp64", method=method), scans, tmp_path / "run", hardware=CPU)
     content = checkpoint(folder.path / "last.pt")
     floats = [tensor for tensor in content["method"].values() if tensor.is_floating_point()]
@@ -534,7 +534,7 @@ def broken_files(good):
     yield "a zip of something", zip_of({"mask.txt": b"1"})
     yield "garbage in a zip", content[:200] + b"\0" * 200 + content[400:]
     for name, held in {
-        "a bare state dict": checkpoint(good)["method"],
+        "an unlabeled state dict": checkpoint(good)["method"],
         "a tensor": torch.zeros(3),
         "code": with_code,
         "a best.pt": {"method": {}, "step": 1},

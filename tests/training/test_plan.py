@@ -18,7 +18,7 @@ from mixseg.cli import main
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Batch, Case, Part, Source
 from mixseg.data.prepare.files import PrepareOptions, prepare, read_header
-from mixseg.data.resample import to_source, uncut
+from mixseg.data.resample import restore_cropped, to_source
 from mixseg.data.scan import Scan
 from mixseg.datasets import formats, load
 from mixseg.evaluation.metrics import dice
@@ -33,11 +33,18 @@ from mixseg.runs.device import Hardware, make_fabric
 from mixseg.runs.folder import RunFolder
 from mixseg.training.plan import settings as planning
 from mixseg.training.plan.grid import FIXED
-from mixseg.training.plan.settings import means_of, plan_for, planned, stretched
-from mixseg.training.validation import Look
+from mixseg.training.plan.settings import budget_of, plan_for, planned, stretched
+from mixseg.training.validation import Validation
 from scans import header
 
-TINY = ("steps=4", "width=4", "depth=2", "compile=false", "validate_every=2", 'batch={"full":2,"partial":2,"bare":0}')
+TINY = (
+    "steps=4",
+    "width=4",
+    "depth=2",
+    "compile=false",
+    "validate_every=2",
+    'batch={"full":2,"partial":2,"unlabeled":0}',
+)
 
 
 def write_dataset(folder, spacings, shapes):
@@ -221,7 +228,7 @@ def test_nearly_isotropic_volumes_are_resampled_and_come_back(tmp_path, capsys):
 
 def test_a_fold_is_one_of_five_or_of_the_file(thick, tmp_path):
     assert train(thick, tmp_path / "one", "-f", "1") == 0
-    assert train(thick, tmp_path / "none", "-f", "3") == 2  # three scans are outlined
+    assert train(thick, tmp_path / "none", "-f", "3") == 4  # three scans have full masks
     look = ["inspect", str(thick), "--out", f"{tmp_path}/page.html", "--write-split", f"{tmp_path}/s.json"]
     assert main([*look, "--folds", "3"]) == 0
     assert train(thick, tmp_path / "two", "-f", "1", "--set", f"split={tmp_path}/s.json") == 0
@@ -236,7 +243,7 @@ def test_a_fold_is_one_of_five_or_of_the_file(thick, tmp_path):
 
 def test_the_plan_can_be_prepared_alone(thick, tmp_path, capsys):
     assert main(["prepare", str(thick), str(tmp_path / "arrays"), "--plan", "--workers", "1"]) == 0
-    side = means_of(make_config(), Hardware("cpu")).multiple
+    side = budget_of(make_config(), Hardware("cpu")).multiple
     side *= -(-38 // side)  # 44 pixels of 1.2 mm are 38 of 1.4 mm
     assert f"Slices have {side}x{side} pixels" in capsys.readouterr().out
     options = json.loads((tmp_path / "arrays" / "index.json").read_text())["options"]
@@ -244,11 +251,11 @@ def test_the_plan_can_be_prepared_alone(thick, tmp_path, capsys):
 
 
 def test_memory_is_that_of_the_device_and_numbers_take_what_the_precision_says():
-    small = means_of(make_config(precision="bf16", width=24, depth=3), Hardware("cpu"))
+    small = budget_of(make_config(precision="bf16", width=24, depth=3), Hardware("cpu"))
     assert (small.channels, small.halvings, small.number, small.multiple) == (24, 3, 2, 8)
-    assert means_of(make_config(preset="paper"), Hardware("cpu")).channels == 64
-    assert means_of(make_config(dims=3, precision="fp64"), Hardware("cpu", devices=2)).number == 8
-    assert means_of(make_config(), Hardware("cpu", devices=2)).memory == small.memory / 2
+    assert budget_of(make_config(preset="paper"), Hardware("cpu")).channels == 64
+    assert budget_of(make_config(dims=3, precision="fp64"), Hardware("cpu", devices=2)).number == 8
+    assert budget_of(make_config(), Hardware("cpu", devices=2)).memory == small.memory / 2
     assert 1e8 < small.memory < 1e14
 
 
@@ -295,7 +302,7 @@ def test_the_rule_for_memory_is_what_a_step_of_the_method_holds(name, dims, monk
     config = make_config(method=name, dims=dims, precision="fp32")
     rows = tuple(config.training.batch.counts.values())
     counted, weights = held_by_a_step(config, rows, config.data.grid, "meta")
-    means = means_of(config, Hardware("cpu"))
+    means = budget_of(config, Hardware("cpu"))
     assert 0.98 < (means.bytes(sum(rows), config.data.grid) - FIXED) / counted < 1.1
     assert weights < FIXED / 2, "the libraries want some of it too"
     assert NETWORKS[config.network.name].depth == means.halvings
@@ -310,7 +317,7 @@ def test_instance_normalisation_of_half_precision_holds_no_more_on_a_gpu_where_n
     # Nothing is computed, which takes minutes without instructions for bf16; what there is at once is the same.
     with FakeTensorMode(), torch.autocast("cpu", dtype=torch.bfloat16):
         counted, _ = held_by_a_step(config, (1, 0, 0), (64, 64, 64), "cpu")
-    rule = means_of(config, Hardware()).bytes(1, (64, 64, 64)) - FIXED
+    rule = budget_of(config, Hardware()).bytes(1, (64, 64, 64)) - FIXED
     assert rule == pytest.approx(counted, rel=0.2)
 
 
@@ -320,12 +327,12 @@ def test_a_method_that_holds_more_learns_from_smaller_patches_or_from_fewer_slic
         return [plan_for([extent] * 3, each, Hardware("cpu")).settings for each in asked]
 
     monkeypatch.setattr(planning, "_ram", lambda: 12e9)
-    fewer, more = plans(header((190, 142, 88), (0.625, 0.625, 0.625)), batch={"full": 4, "bare": 4})
+    fewer, more = plans(header((190, 142, 88), (0.625, 0.625, 0.625)), batch={"full": 4, "unlabeled": 4})
     assert prod(more["patch"]) < prod(fewer["patch"])
     monkeypatch.setattr(planning, "_ram", lambda: 5e9)
     fewer, more = plans(header((256, 256, 10), (1.5, 1.5, 10.0)))
     assert "batch" not in fewer
-    assert more["batch"] == {"full": 2, "partial": 0, "bare": 2}
+    assert more["batch"] == {"full": 2, "partial": 0, "unlabeled": 2}
 
 
 class Bright(Method):
@@ -406,12 +413,12 @@ def test_looks_during_training_and_scores_after_it_count_what_a_crop_cut_off():
     truth = np.zeros((2, 16, 16), np.uint8)
     truth[:, 4:9, 4:10] = 1
     beyond = np.array([[1, 0, -3, 5], [1, 1, 18, 2]], np.int32)
-    scan = Scan("a", 255 * truth[:, None], truth, beyond=beyond)
+    scan = Scan("a", 255 * truth[:, None], truth, cropped=beyond)
     config = make_config(method="lower-bound", preset="quick", size=(16, 16))
-    look = Look([scan], [], [], classes=("background", "x"), config=config, device=torch.device("cpu"))
+    look = Validation([scan], [], [], classes=("background", "x"), config=config, device=torch.device("cpu"))
     expected = 2 * 60 / (2 * 60 + 2)
     assert look(Bright().eval(), 0.5, {}, {})["dsc"]["top"]["x"] == pytest.approx(expected)
-    assert dice(*(labels == 1 for labels in uncut(truth, truth, beyond))) == pytest.approx(expected)
+    assert dice(*(labels == 1 for labels in restore_cropped(truth, truth, beyond))) == pytest.approx(expected)
 
 
 @pytest.mark.real
@@ -426,7 +433,7 @@ def test_looks_during_training_and_scores_after_it_count_what_a_crop_cut_off():
 def test_masks_of_real_scans_come_back_without_a_shift_and_whole(real_data, tmp_path, name, options, least):
     cases = load(real_data / name)[::40]
     prepared = prepare(cases, tmp_path / "arrays", options, workers=1)
-    assert sum(entry.lost for entry in prepared.cases) == 0
+    assert sum(entry.cropped_full for entry in prepared.cases) == 0
     for case, entry in zip(cases, prepared.cases, strict=True):
         truth = formats.read_labels(case.full).array > 0
         labels = prepared.full(entry)

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from mixseg.data.prepare.files import read_header
 from mixseg.data.resample import size_at
-from mixseg.data.scan import lost
+from mixseg.data.scan import spacing_unknown
 from mixseg.datasets import load
-from mixseg.training.plan.grid import Means, WholeScans, near_cube
+from mixseg.training.plan.grid import MemoryBudget, WholeScans, near_cube
 from mixseg.training.plan.settings import choose_dims, make_plan
 from scans import header
 
-DEFAULTS = {"size": (256, 256), "patch": (112, 112, 80), "batch": {"full": 8, "partial": 16, "bare": 0}}
-PLENTY = Means(80e9, "a GPU", channels=64, held=33, number=2)
-VOLUMES = Means(80e9, "a GPU", channels=16, held=22, number=2)
+DEFAULTS = {"size": (256, 256), "patch": (112, 112, 80), "batch": {"full": 8, "partial": 16, "unlabeled": 0}}
+PLENTY = MemoryBudget(80e9, "a GPU", channels=64, held=33, number=2)
+VOLUMES = MemoryBudget(80e9, "a GPU", channels=16, held=22, number=2)
 quiet = settings(deadline=None, derandomize=True, max_examples=60)
 
 CINE = [
@@ -83,7 +83,7 @@ def test_no_plan_cuts_a_field_of_view_off_without_saying_so(sizes, size):
 
 def test_scans_without_a_voxel_size_keep_their_proportions():
     scans = [header((216, 256, 10), (1.0, 1.0, 1.0)), header((428, 512, 8), (1.0, 1.0, 1.0))] * 2
-    assert lost(scans)
+    assert spacing_unknown(scans)
     assert plan(scans[:2] + scans[:1]).settings == {
         "dims": 2,
         "spacing": None,
@@ -91,8 +91,8 @@ def test_scans_without_a_voxel_size_keep_their_proportions():
         "size": (224, 256),
     }
     assert plan(scans[:1], size=(192, 192)).settings["long_side"] == 192
-    assert lost([header((9, 9, 90), (1.0, 1.0, 1.0), spacing_known=False)])
-    assert not lost([header((90, 90, 90), (1.0, 1.0, 1.0))])
+    assert spacing_unknown([header((9, 9, 90), (1.0, 1.0, 1.0), spacing_known=False)])
+    assert not spacing_unknown([header((90, 90, 90), (1.0, 1.0, 1.0))])
 
 
 def test_volumes_are_resampled_to_the_median_and_left_alone_where_they_agree():
@@ -191,14 +191,14 @@ def test_little_memory_takes_smaller_patches_first_and_then_fewer():
     assert "batch" not in tight
     assert prod(tiny["patch"]) == pytest.approx(64**3, rel=0.35)
     assert tiny["batch"]["full"] < 8
-    assert tiny["batch"]["bare"] == 0
+    assert tiny["batch"]["unlabeled"] == 0
 
 
 def test_slices_that_do_not_fit_are_fewer_not_smaller():
     small = replace(PLENTY, memory=8e9)
     chosen = plan(CINE, small)
     assert chosen.settings["size"] == (288, 288)
-    assert chosen.settings["batch"] == {"full": 4, "partial": 8, "bare": 0}
+    assert chosen.settings["batch"] == {"full": 4, "partial": 8, "unlabeled": 0}
     assert "24, as usual, would not fit" in chosen.reasons[-1]
     assert small.fits(12, (288, 288))
     assert not small.fits(24, (288, 288))
@@ -211,7 +211,7 @@ def test_what_is_given_stays_as_it_is():
     stretched = plan(CINE, spacing=None)
     assert stretched.settings == {"dims": 2, "size": (256, 256)}
     assert "Every slice is stretched to one size." in stretched.reasons
-    batch = {"full": 30, "partial": 0, "bare": 0}
+    batch = {"full": 30, "partial": 0, "unlabeled": 0}
     crowded = plan(CINE, replace(PLENTY, memory=4e9, number=4), batch=batch)
     assert "batch" not in crowded.settings
     assert "may not fit" in crowded.reasons[-1]

@@ -143,7 +143,7 @@ def test_the_run_learns_full_masks_and_proposals_alike(prepared, split, source, 
     config = make_config(**settings(method="proposals", proposals_from=str(source)))
     kept = read_proposals(finished / FILE)
     data = seen_by(config, prepared, split, proposals=kept)
-    assert {kind: len(some) for kind, some in data.train.items()} == {"full": 6, "partial": 0, "bare": 0}
+    assert {kind: len(some) for kind, some in data.train.items()} == {"full": 6, "partial": 0, "unlabeled": 0}
     for scan in data.train["full"]:
         expected = kept.masks[scan.name] if scan.name in kept.masks else prepared.full(prepared[scan.name])
         assert (scan.full == expected).all()
@@ -303,7 +303,7 @@ def test_what_is_not_said_is_taken_over_from_the_source(source, tmp_path):
     found = settings_of(make_config(**inherited(asked, RunFolder(tmp_path / "run"))))
     own = {"method": "proposals", "proposals_from": str(source), "lr": 0.5, "batch": found["batch"], "weights": {}}
     assert found == {**theirs, **own}
-    assert found["batch"] == {"full": 24, "partial": 0, "bare": 0}
+    assert found["batch"] == {"full": 24, "partial": 0, "unlabeled": 0}
     fresh = inherited({**asked, "preset": "paper"}, RunFolder(tmp_path / "run"))
     assert make_config(**fresh).training.steps == 3000
     assert (fresh["size"], fresh["target"], fresh["set"]) == ([16, 16], ["LV"], 1)

@@ -19,21 +19,21 @@ from mixseg.runs.log import read_log
 from mixseg.training import loop
 from mixseg.training import train as run
 from mixseg.training.train import train
-from mixseg.training.validation import Look
+from mixseg.training.validation import Validation
 from patience import wait_until
 
 CPU = Hardware("cpu")
 SCRIPT = ROOT / "tests" / "train_script.py"
 
 KL_ENT = {"method": "kl-ent", "augment": "strong", "schedule": "poly"}
-MIXED = {"method": "kl-ent", "norm": "instance", "weights": {"mix": 1.0, "dice": 1.0}, "largest": None}
+MIXED = {"method": "kl-ent", "norm": "instance", "weights": {"cutmix": 1.0, "dice": 1.0}, "largest": None}
 UA_MT = {"method": "ua-mt", "optimizer": "sgd", "lr": 0.05}
 GLMI, SSCO = {"method": "glmi"}, {"method": "ssco"}
 
 
 def scans_for(settings):
     size = {"dims": 3, "side": 10} if settings.get("dims") == 3 else {}
-    return data(**size) if settings["method"] == "kl-ent" else data(partial=0, bare=3, **size)
+    return data(**size) if settings["method"] == "kl-ent" else data(partial=0, unlabeled=3, **size)
 
 
 def timeless(path):
@@ -58,13 +58,13 @@ def killed_at(monkeypatch):
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
 
     def arrange(step, steps):
-        class Dies(Look):
+        class Dies(Validation):
             def __call__(self, method, progress, before, terms):
                 if round(progress * steps) == step:
                     raise PowerCutError
                 return super().__call__(method, progress, before, terms)
 
-        monkeypatch.setattr(run, "Look", Dies)
+        monkeypatch.setattr(run, "Validation", Dies)
 
     return arrange
 

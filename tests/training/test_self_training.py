@@ -92,14 +92,14 @@ def test_stopped_in_a_round_it_goes_on_there_and_ends_with_the_same_weights(copi
     shutil.rmtree(copied / "rounds")
     looks = count(1)
 
-    class Dies(run.Look):
+    class Dies(run.Validation):
         def __call__(self, *seen):
             if next(looks) == 4:  # each round looks twice: the end of the second one
                 raise KeyboardInterrupt
             return super().__call__(*seen)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "Look", Dies)
+        patch.setattr(run, "Validation", Dies)
         with pytest.raises(KeyboardInterrupt):
             rounds(copied, 2)
     stopped = torch.load(uninterrupted, weights_only=True)

@@ -46,7 +46,7 @@ def test_the_terms_are_the_same_when_the_progress_is_a_tensor(name, progress):
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own tracing does it
 @pytest.mark.parametrize(
-    ("name", "weights"), [*((name, {}) for name in METHODS), ("kl-ent", {"mix": 1.0, "dice": 1.0})]
+    ("name", "weights"), [*((name, {}) for name in METHODS), ("kl-ent", {"cutmix": 1.0, "dice": 1.0})]
 )
 def test_a_method_that_replays_is_one_graph_without_a_question_to_the_host(name, weights):
     method, seen = tiny_method(name, weights=weights, options=RAMPED, dropout=0.0), batch(2, 2, 2)

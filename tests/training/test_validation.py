@@ -10,7 +10,7 @@ from mixseg.evaluation.metrics import dice
 from mixseg.inference.predictor import Predictor
 from mixseg.runs.build import build, evaluating
 from mixseg.runs.device import Hardware, make_fabric
-from mixseg.training.validation import WATCHED_SLICES, Look, _few
+from mixseg.training.validation import WATCHED_SLICES, Validation, _few
 
 CPU = torch.device("cpu")
 
@@ -26,7 +26,7 @@ def test_a_look_at_all_scans_together_scores_what_each_scan_scores_by_itself(dim
     # 7 and 30 slices: the rows that the network sees at once hold several scans, and parts of one.
     val = [scan("a", slices=7, dims=dims), scan("b", slices=30, dims=dims), scan("c", slices=2, dims=dims)]
     val[1].full[0, :3] = IGNORE
-    look = Look(val, data(dims=dims).train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
+    look = Validation(val, data(dims=dims).train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
     with evaluating(method, fabric):
         entry = look(method, 0.0, {}, {})
     predictor = Predictor(method, chosen, fabric, CLASSES, 1)
@@ -50,7 +50,7 @@ def test_scans_that_show_no_structure_choose_nothing_unless_others_do():
     blank.full[0, :3] = IGNORE
     scores = []
     for val in ([blank], [blank, scan("a")]):
-        look = Look(val, [], [], classes=CLASSES, config=chosen, device=CPU)
+        look = Validation(val, [], [], classes=CLASSES, config=chosen, device=CPU)
         with evaluating(method, make_fabric(Hardware("cpu"), "fp32")):
             scores.append(look(method, 0.0, {}, {})["score"])
     assert np.isnan(scores[0])
@@ -83,7 +83,7 @@ def test_labels_that_training_could_not_fit_are_told_whatever_the_shares_are():
     chosen = config(method="lower-bound")
     method = build(chosen, channels=1, classes=2)
     torch.nn.init.normal_(method.network.decoders[0].head.weight, std=50.0)  # an untrained network that is sure
-    look = Look([], data().train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
+    look = Validation([], data().train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
     with evaluating(method, make_fabric(Hardware("cpu"), "fp32")):
         look.guard.expected = look(method, 0.9, {}, {})["watch"]["shares"]
         assert look(method, 0.9, {}, {"weak": 0.5})["warning"] == ""
@@ -92,5 +92,5 @@ def test_labels_that_training_could_not_fit_are_told_whatever_the_shares_are():
 
 def test_the_guard_of_a_look_knows_the_weights_of_the_run():
     chosen = config(method="ua-mt", weights={"consistency": 0.2})
-    look = Look([], data().train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
+    look = Validation([], data().train["partial"], [], classes=CLASSES, config=chosen, device=CPU)
     assert look.guard.weights == {"full": 0.5, "dice": 0.5, "consistency": 0.2}

@@ -78,7 +78,7 @@ def test_a_finished_run_is_scored_anew_with_other_windows_and_not_trained(finish
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "proposals"])
 def test_every_method_trains_predicts_and_scores_volumes(tmp_path, method):
-    kinds = {"partial": 0, "bare": 2} if METHODS[method].sees == "unlabelled" else {"partial": 2}
+    kinds = {"partial": 0, "unlabeled": 2} if METHODS[method].sees == "unlabeled" else {"partial": 2}
     run = train(config(method=method, dims=3, steps=2), data(dims=3, side=10, **kinds), tmp_path, hardware=CPU)
     branches = {entry["branch"] for entry in run.finished["summary"]}
     assert branches

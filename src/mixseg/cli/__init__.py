@@ -30,6 +30,9 @@ VERBS: dict[str, str] = {
 }
 """A verb is the function of its name in the module of its name, imported when chosen: `--help` answers at once."""
 
+RENAMED = {"--unlabelled": "--unlabeled"}
+"""Flags of earlier versions."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code: see ``core.errors``."""
@@ -80,11 +83,17 @@ def _call(words: list[str]) -> int:
 
     verb = partial(tyro.cli, verb_of(name), prog=f"mixseg {name}", config=(tyro.conf.FlagCreatePairsOff,))
     try:
-        return int(verb(args=rest) or 0)
+        return int(verb(args=[_renamed(word) for word in rest]) or 0)
     except SystemExit as exit_:
         if exit_.code == USAGE:
             _hint(verb, rest)
         raise
+
+
+def _renamed(word: str) -> str:
+    """A flag of an earlier version as it is called today; any other word as it is."""
+    flag, equals, value = word.partition("=")
+    return RENAMED.get(flag, flag) + equals + value
 
 
 def verb_of(name: str) -> Callable[..., int | None]:

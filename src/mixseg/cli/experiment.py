@@ -13,7 +13,7 @@ from mixseg.core.errors import SOME_FAILED, UsageError
 from mixseg.core.messages import result, say
 
 if TYPE_CHECKING:
-    from mixseg.experiments.executors.base import Place
+    from mixseg.experiments.executors.base import Resources
     from mixseg.experiments.planner import Request
 
 Numbers = Annotated[tuple[int, ...] | None, conf.arg(metavar="N [N ...]", help_behavior_hint="")]
@@ -59,13 +59,13 @@ class PartFlags:
 
 
 @dataclass(frozen=True)
-class PlaceFlags:
+class ResourceFlags:
     """Where an experiment is computed.
 
     Attributes:
         on: Where: processes on this machine, one per GPU or sharing the cores; tasks of Ray; SLURM job arrays; or what
             SLURM would get, on this machine.
-        workers: Runs at once, in place of what the place suggests.
+        workers: Runs at once, in place of what the executor suggests.
         device: auto takes the GPU if there is one.
         ray_address: With --on ray, of a cluster to join; if not given, Ray is started here.
         slurm: With --on slurm, one option of sbatch as key=value, such as partition=gpu; may be repeated.
@@ -77,10 +77,10 @@ class PlaceFlags:
     ray_address: Annotated[str, conf.arg(metavar="ADDRESS", help_behavior_hint="")] = ""
     slurm: Settings = ()
 
-    def place(self, out: Path) -> Place:
+    def resources(self, out: Path) -> Resources:
         """The same for the executor."""
         from mixseg.cli.flags import parse
-        from mixseg.experiments.executors.base import Place
+        from mixseg.experiments.executors.base import Resources
 
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers is {self.workers}: give at least one.")
@@ -90,12 +90,12 @@ class PlaceFlags:
         if self.ray_address and self.on != "ray":
             raise UsageError(f"--ray-address says nothing to --on {self.on}: add --on ray, or leave it out.")
         slurm = parse(self.slurm, "--slurm", such_as="partition=gpu")
-        return Place(out.resolve(), self.device, self.workers, self.ray_address, slurm)
+        return Resources(out.resolve(), self.device, self.workers, self.ray_address, slurm)
 
 
 Part = Annotated[PartFlags, conf.OmitArgPrefixes, conf.arg(help="Which part of it, and how its runs are trained.")]
-Where = Annotated[PlaceFlags, conf.OmitArgPrefixes, conf.arg(help="Where it is computed.")]
-WHOLE, HERE = PartFlags(), PlaceFlags()
+Where = Annotated[ResourceFlags, conf.OmitArgPrefixes, conf.arg(help="Where it is computed.")]
+WHOLE, HERE = PartFlags(), ResourceFlags()
 
 
 def experiment(
@@ -139,21 +139,23 @@ def experiment(
     from mixseg.cli.live_table import LiveTable
     from mixseg.cli.printing import print_list
     from mixseg.experiments.plan import RUNS, is_experiment, left_out, read_plan
-    from mixseg.experiments.run_experiment import conduct
+    from mixseg.experiments.run_experiment import run_experiment
 
     out = out or Path("experiments") / Path(dataset).resolve().name
-    request, place = part.request(), where.place(out)
+    request, resources = part.request(), where.resources(out)
     before = read_plan(out / name) if is_experiment(out / name) else None
     with LiveTable() as table:
-        folder, board = conduct(name, dataset, out, request, on=where.on, place=place, flags=labels, show=table.show)
+        folder, status = run_experiment(
+            name, dataset, out, request, on=where.on, resources=resources, flags=labels, show=table.show
+        )
     _print_results(folder)
     if before and (hidden := left_out(before, read_plan(folder))):
         what = "1 run" if hidden == 1 else f"{hidden} runs"
         verbs = "is not in this one and stays" if hidden == 1 else "are not in this one and stay"
         say(f"\n{what} of the table that was here before {verbs} in {out / RUNS}: ask for all to see them together.")
-    if board is None or not board.sentences:
+    if status is None or not status.sentences:
         return 0
-    print_list([f"{run}: {sentence}" for run, sentence in board.sentences.items()], "Failed:")
+    print_list([f"{run}: {sentence}" for run, sentence in status.sentences.items()], "Failed:")
     return SOME_FAILED
 
 

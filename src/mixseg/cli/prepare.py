@@ -76,7 +76,9 @@ def prepare(
         raise UsageError("A plan is made from the files of scans, for arrays: leave --plan or --pack out.")
     named: dict[str, Any] = {"dims": dims, "size": size, "spacing": spacing, "long_side": long_side}
     if pack:
-        _refuse_unpacked({**named, "target": target or None, "partial": None if partial == "drawn" else partial})
+        _check_options_of_archive(
+            {**named, "target": target or None, "partial": None if partial == "drawn" else partial}
+        )
     for_slices = first_given({key: named[key] for key in ("size", "long_side")})
     if dims == 3 and for_slices:
         raise UsageError(f"{for_slices} is for slices: leave it out, or give --dims 2.")
@@ -87,7 +89,7 @@ def prepare(
     _write(chosen or folder, out, options, pack=pack, workers=workers)
 
 
-def _refuse_unpacked(options: dict[str, Any]) -> None:
+def _check_options_of_archive(options: dict[str, Any]) -> None:
     """Nothing, or one sentence about an option that an archive does not follow: it holds all that the scans have."""
     if flag := first_given(options):
         raise UsageError(

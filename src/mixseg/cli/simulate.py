@@ -68,9 +68,9 @@ def simulate(
         raise UsageError("Say where the scans come from: either --from FOLDER or --phantom heart (or atrium).")
     of_phantom = {"patients": patients, "val": val, "test": test, "size": size}
     if phantom is None:
-        _refuse_useless("--from", of_phantom)
+        _check_options_apply("--from", of_phantom)
     else:
-        _refuse_useless("--phantom", {"split": split, "dataset": dataset})
+        _check_options_apply("--phantom", {"split": split, "dataset": dataset})
     recipe = Recipe(partial, None if keep_full == "all" else keep_full, seed)
     if phantom is not None:
         given = {key: value for key, value in of_phantom.items() if value is not None}
@@ -82,7 +82,7 @@ def simulate(
     say(f"Written: {out}", f"Look at it: {shlex.join(['mixseg', 'inspect', str(out)])}")
 
 
-def _refuse_useless(where: str, options: dict[str, Any]) -> None:
+def _check_options_apply(where: str, options: dict[str, Any]) -> None:
     """Nothing, or one sentence about an option that has no meaning for scans from there."""
     if flag := first_given(options):
         raise UsageError(f"{flag} says nothing to {where}: leave it out.")

@@ -168,7 +168,7 @@ def replacing_folder(
         is_there: Whether what lies there by now is as good. Another process was quicker, and may be reading it: it
             stays, and ours goes.
     """
-    refuse_replacing(path, marker, what)
+    check_replaceable(path, marker, what)
     path = path.absolute()
     _sweep(path)
     temporary = path.with_name(f".{path.name}{WRITING}{os.getpid()}")
@@ -199,14 +199,14 @@ def _moved(temporary: Path, path: Path) -> bool:
     return True
 
 
-def refuse_replacing(path: Path, marker: str, what: str = "") -> None:
-    """An error if ``path`` is something that must not be replaced by a new folder: see ``refuse_foreign``."""
+def check_replaceable(path: Path, marker: str, what: str = "") -> None:
+    """An error if ``path`` is something that must not be replaced by a new folder: see ``check_not_foreign``."""
     if path.is_dir() and path.samefile("."):  # whoever stands in it would stand in one that is gone
         raise MixsegError(f"{path} is the current folder, which cannot be replaced by a new one: name another folder.")
-    refuse_foreign(path, marker, what)
+    check_not_foreign(path, marker, what)
 
 
-def refuse_foreign(
+def check_not_foreign(
     path: Path, marker: str, what: str = "", *, harmless: Callable[[Path], bool] = lambda inside: False
 ) -> None:
     """Nothing, or one sentence if ``path`` is a file, or a folder that holds something else than we write there.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # reading and preparing files needs no torch, which takes sec
     from torch import Tensor
 
 IGNORE = 255
-"""An unlabelled voxel in memory. A scan without a mask is all IGNORE, so that "no labels" needs no code."""
+"""An unlabeled voxel in memory. A scan without a mask is all IGNORE, so that "no labels" needs no code."""
 
 Bytes = NDArray[np.uint8]
 """Grey values in 8 bits, or any other small whole numbers."""
@@ -31,12 +31,12 @@ CLASSES = "classes.json"
 ENTROPY, PROBABILITY = "_entropy", "_probability_"
 """What follows the name of a scan in the names of maps that lie beside its label map."""
 
-Kind = Literal["full", "partial", "bare"]
+Kind = Literal["full", "partial", "unlabeled"]
 """How a scan is supervised: every voxel labelled, some of them, none."""
 
-KINDS: tuple[Kind, ...] = ("full", "partial", "bare")
+KINDS: tuple[Kind, ...] = ("full", "partial", "unlabeled")
 
-Sees = Literal["mixed", "full", "all-full", "unlabelled", "proposals"]
+Sees = Literal["mixed", "full", "all-full", "unlabeled", "proposals"]
 """Which labels a run may look at; ``data.supervision.see`` says what each means."""
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -96,7 +96,7 @@ class Case:
         patient: Splits never separate the scans of one patient.
         image: One source per channel.
         full: A mask in which every voxel is labelled with one of the classes that were looked for, if there is one.
-        partial: Scribbles, points or any other mask with unlabelled voxels, if there is one.
+        partial: Scribbles, points or any other mask with unlabeled voxels, if there is one.
         classes: Names by class index; the first is the background.
         frame: Which of the patient's scans this is (a cardiac phase, a time point), or "".
         annotated: The classes that whoever labelled this scan looked for; ``None`` means all of them.
@@ -120,7 +120,7 @@ class Case:
         """The strongest supervision that this scan has; a mask in which a class was not looked for is partial."""
         if self.full is not None and not unsearched(self.annotated, self.classes):
             return "full"
-        return "bare" if self.full is None and self.partial is None else "partial"
+        return "unlabeled" if self.full is None and self.partial is None else "partial"
 
 
 def unsearched(annotated: Iterable[str] | None, classes: tuple[str, ...]) -> list[str]:
@@ -136,7 +136,7 @@ class Part(NamedTuple):
     Attributes:
         image: ``(B, C, *S)`` float.
         full: ``(B, *S)`` uint8 class indices or IGNORE; all IGNORE unless the kind is "full".
-        partial: ``(B, *S)`` uint8 class indices or IGNORE; all IGNORE if the kind is "bare".
+        partial: ``(B, *S)`` uint8 class indices or IGNORE; all IGNORE if the kind is "unlabeled".
     """
 
     image: Tensor
@@ -154,7 +154,7 @@ class Batch(NamedTuple):
 
     full: Part
     partial: Part
-    bare: Part
+    unlabeled: Part
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -53,10 +53,10 @@ def make_scan(
     images, low, high = zip(*channels, strict=True)
     shape = images[0].shape
     labels = [_labels(given, shape, f"{name}: {what}") for given, what in ((full, "full"), (partial, "partial"))]
-    if labels[0] is not None and (unlabelled := np.mean(labels[0] == IGNORE)):
+    if labels[0] is not None and (unlabeled := np.mean(labels[0] == IGNORE)):
         raise MixsegError(
-            f"{name}: full labels have a class for every voxel, and {unlabelled:.2%} of these are {IGNORE} or -1, "
-            "unlabelled: give them as partial=."
+            f"{name}: full labels have a class for every voxel, and {unlabeled:.2%} of these are {IGNORE} or -1, "
+            "unlabeled: give them as partial=."
         )
     voxels = np.ascontiguousarray(np.stack(images))
     header = _header(name, voxels, *labels, spacing=None if spacing is None else _spacing(spacing, name))

@@ -1,4 +1,4 @@
-"""A volume smaller than a patch, in training and at prediction alike: widened by its own edge, unlabelled there.
+"""A volume smaller than a patch, in training and at prediction alike: widened by its own edge, unlabeled there.
 
 The edge, because a network then meets there the grey values that it knows: 0 is black in one scan and, after z-scores,
 the mean of another. It also commutes with every normalisation, so that it does not matter which comes first.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mixseg.core.types import IGNORE, Bytes, Labels
 from mixseg.data.prepare.store import PreparedCase
-from mixseg.data.scan import Places
+from mixseg.data.scan import VoxelIndices
 
 Float = NDArray[np.float32]
 Size = tuple[int, ...]
@@ -143,27 +143,27 @@ def kept_part(of: Size, within: Size) -> tuple[slice, ...]:
     return tuple(slice(gap, gap + min(pair)) for gap, *pair in zip(spare, of, within, strict=True))
 
 
-def cut_off(labels: Labels, size: Size) -> Places:
+def cropped_foreground(labels: Labels, size: Size) -> VoxelIndices:
     """The foreground that ``centred`` crops away: rows of a class and an index, counted from the crop's first voxel."""
     old = labels.shape[labels.ndim - len(size) :]
-    beyond = (labels != 0) & (labels != IGNORE)
-    beyond[(slice(None),) * (labels.ndim - len(size)) + kept_part(old, size)] = False
-    places = np.argwhere(beyond)
+    cropped = (labels != 0) & (labels != IGNORE)
+    cropped[(slice(None),) * (labels.ndim - len(size)) + kept_part(old, size)] = False
+    places = np.argwhere(cropped)
     classes = labels[tuple(places.T)]
     for axis, (have, want) in enumerate(zip(old, size, strict=True), start=labels.ndim - len(size)):
         places[:, axis] -= (have - want) // 2 if have > want else -((want - have) // 2)
     return np.column_stack([classes, places]).astype(np.int32)
 
 
-def uncut(labels: Labels, truth: Labels, beyond: Places | None) -> tuple[Labels, Labels]:
-    """A prediction and its truth on a grid that holds what ``cut_off`` found too: there the prediction has nothing."""
-    if beyond is None or not len(beyond):
+def restore_cropped(labels: Labels, truth: Labels, cropped: VoxelIndices | None) -> tuple[Labels, Labels]:
+    """A prediction and its truth on a grid that holds the ``cropped_foreground`` too, where nothing is predicted."""
+    if cropped is None or not len(cropped):
         return labels, truth
-    before = -np.minimum(beyond[:, 1:].min(axis=0), 0)
-    after = np.maximum(beyond[:, 1:].max(axis=0) + 1 - truth.shape, 0)
+    before = -np.minimum(cropped[:, 1:].min(axis=0), 0)
+    after = np.maximum(cropped[:, 1:].max(axis=0) + 1 - truth.shape, 0)
     around = np.column_stack([before, after])
     labels, truth = np.pad(labels, around), np.pad(truth, around)
-    truth[tuple((beyond[:, 1:] + before).T)] = beyond[:, 0]
+    truth[tuple((cropped[:, 1:] + before).T)] = cropped[:, 0]
     return labels, truth
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the store's entries hold a header, and a scan holds its ent
     from mixseg.data.prepare.store import PreparedCase
     from mixseg.datasets.formats import Geometry
 
-Places = NDArray[np.int32]
+VoxelIndices = NDArray[np.int32]
 """Voxels by class and index: rows of ``(class, *index)``."""
 
 
@@ -68,7 +68,7 @@ class Header:
         """The strongest supervision that the files hold: see ``Case.kind``."""
         if self.has_full and not unsearched(self.annotated, self.classes):
             return "full"
-        return "partial" if self.has_full or self.has_drawn else "bare"
+        return "partial" if self.has_full or self.has_drawn else "unlabeled"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class Scan:
         mean: Of the grey values of each channel, for z-scores.
         std: Likewise.
         spacing: Voxel size in mm along the axes of the labels; None where it is unknown.
-        beyond: Foreground of the full mask beyond the grid, for scores (see ``data.resample.cut_off``), or None.
+        cropped: Foreground of the full mask outside the grid, for scores: see ``data.resample``. Or None.
         case: How it came to this grid, and so the way back to its own; None for a scan that never was on another.
     """
 
@@ -115,7 +115,7 @@ class Scan:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     spacing: tuple[float, ...] | None = None
-    beyond: Places | None = None
+    cropped: VoxelIndices | None = None
     case: PreparedCase | None = None
 
     @property
@@ -181,12 +181,12 @@ def middle_spacing(scans: Sequence[Header]) -> NDArray[np.float64]:
     return np.asarray(np.median([scan.spacing for scan in scans], axis=0))
 
 
-def lost(scans: Sequence[Header]) -> bool:
+def spacing_unknown(scans: Sequence[Header]) -> bool:
     """Whether voxel sizes mean nothing: not in the files, or not meant."""
-    return not all(scan.spacing_known for scan in scans) or not_meant(scans)
+    return not all(scan.spacing_known for scan in scans) or spacing_not_meant(scans)
 
 
-def not_meant(scans: Sequence[Header | Geometry]) -> bool:
+def spacing_not_meant(scans: Sequence[Header | Geometry]) -> bool:
     """Whether all claim 1 mm along every axis and have few slices: what a conversion that lost the size leaves.
 
     Nothing is lost if it is meant after all: distances in mm are then those in voxels.

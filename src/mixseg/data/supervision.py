@@ -79,7 +79,7 @@ def see(
         prepared: Scans with all the labels there are.
         split: Patients by part.
         sees: "mixed": full masks of some, partial labels of others. "full": the fully labelled scans alone. "all-full":
-            full masks of all. "unlabelled": the scans that "mixed" sees partial labels of, without them. "proposals":
+            full masks of all. "unlabeled": the scans that "mixed" sees partial labels of, without them. "proposals":
             these scans with the masks of ``proposals`` as full ones.
         n: Set-N: full masks of the first ``n`` train patients and partial labels of the next ``ratio * n``, whatever
             else there is. ``None``: all train patients, with what each of their scans has.
@@ -92,9 +92,11 @@ def see(
     incomplete = [case for kind in KINDS for case in train[kind] if case.has_full and _gap(prepared, case)]
     if sees == "all-full":
         train = _all_full(train, incomplete)
-    full, partial, bare = ([_scan(prepared, case, kind, outlines=n is None) for case in train[kind]] for kind in KINDS)
+    full, partial, unlabeled = (
+        [_scan(prepared, case, kind, outlines=n is None) for case in train[kind]] for kind in KINDS
+    )
     if sees == "mixed" and n is not None:
-        _require(train["bare"], lambda case: case.has_partial, f"Set-{n} needs the partial labels of")
+        _require(train["unlabeled"], lambda case: case.has_partial, f"Set-{n} needs the partial labels of")
     if not full:
         reason = f" (in {incomplete[0].id} nobody looked for {_gap(prepared, incomplete[0])})" if incomplete else ""
         raise MixsegError(
@@ -103,14 +105,17 @@ def see(
         )
     unused: list[str] = []
     if sees in ("full", "all-full"):
-        partial, bare, unused = [], [], [case.id for case in incomplete]
-    elif sees == "unlabelled":
-        partial, bare = [], [_scan(prepared, case, "bare") for case in (*train["partial"], *train["bare"])]
+        partial, unlabeled, unused = [], [], [case.id for case in incomplete]
+    elif sees == "unlabeled":
+        partial, unlabeled = (
+            [],
+            [_scan(prepared, case, "unlabeled") for case in (*train["partial"], *train["unlabeled"])],
+        )
     elif sees == "proposals":
         masks = proposals.masks if proposals else {}
-        full += [_proposed(prepared, scan, masks) for scan in (*partial, *bare)]
-        partial, bare = [], []
-    found: dict[Kind, list[Scan]] = {"full": full, "partial": partial, "bare": bare}
+        full += [_proposed(prepared, scan, masks) for scan in (*partial, *unlabeled)]
+        partial, unlabeled = [], []
+    found: dict[Kind, list[Scan]] = {"full": full, "partial": partial, "unlabeled": unlabeled}
     val = _judged_by(prepared, split.val, "val", "validate on fully labelled patients")
     remedy = f"there is nothing to score; {LEAVE_TEST_OUT}"
     return Data(
@@ -172,7 +177,7 @@ def _train(prepared: Prepared, split: Split, n: int | None, ratio: int) -> dict[
     return {
         "full": full,
         "partial": [case for case, there in zip(partial, labelled, strict=True) if there],
-        "bare": [case for case, there in zip(partial, labelled, strict=True) if not there],
+        "unlabeled": [case for case, there in zip(partial, labelled, strict=True) if not there],
     }
 
 
@@ -192,7 +197,7 @@ def _all_full(
     """The same scans, all as fully labelled ones, without those whose masks are incomplete."""
     scans = [case for cases in train.values() for case in cases if case not in incomplete]
     _require(scans, lambda case: case.has_full, "An upper bound needs the full mask of")
-    return {"full": scans, "partial": [], "bare": []}
+    return {"full": scans, "partial": [], "unlabeled": []}
 
 
 def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: str) -> list[Scan]:
@@ -249,11 +254,11 @@ def _scan(prepared: Prepared, case: PreparedCase, kind: Kind, *, outlines: bool 
         case.id,
         prepared.image(case),
         full,
-        _partial(prepared, case, outlines) if kind != "bare" else None,
+        _partial(prepared, case, outlines) if kind != "unlabeled" else None,
         mean=case.mean,
         std=case.std,
         spacing=case.spacing if case.spacing_known else None,
-        beyond=prepared.beyond(case) if full is not None and case.lost else None,
+        cropped=prepared.cropped(case) if full is not None and case.cropped_full else None,
         case=case,
     )
 

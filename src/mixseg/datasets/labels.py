@@ -27,7 +27,7 @@ MOSTLY_UNPAINTED = 0.95
 THIN = 0.05
 """A structure of which less than this share has four neighbours of its own in the slice is a line, not a region."""
 
-FULL_MASK = "0 and one other id make a full mask; --foreground-only or --unlabelled say otherwise"
+FULL_MASK = "0 and one other id make a full mask; --foreground-only or --unlabeled say otherwise"
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class LabelFlags:
     """What the user says about the ids.
 
     Attributes:
-        unlabelled: The id of voxels that nobody labelled.
-        background: The id of the background; another one than 0 means that 0 is unlabelled.
-        foreground_only: 0 is unlabelled and the background was never labelled.
+        unlabeled: The id of voxels that nobody labelled.
+        background: The id of the background; another one than 0 means that 0 is unlabeled.
+        foreground_only: 0 is unlabeled and the background was never labelled.
         scribble_background: The id of the background in scribbles that lie among full masks: in a label map that holds
-            it 0 is unlabelled, in any other 0 is the background.
+            it 0 is unlabeled, in any other 0 is the background.
     """
 
-    unlabelled: int | None = None
+    unlabeled: int | None = None
     background: int | None = None
     foreground_only: bool = False
     scribble_background: int | None = None
@@ -52,10 +52,10 @@ class LabelFlags:
 
     def check(self, where: str) -> None:
         """Nothing, or one sentence about flags that contradict each other."""
-        if self.foreground_only and (self.background is not None or self.unlabelled not in (None, 0)):
-            raise MixsegError(f"{where}: --foreground-only says it all: leave --unlabelled and --background out.")
-        if self.background is not None and self.unlabelled == self.background:
-            both = f"{self.unlabelled} cannot be both unlabelled and background"
+        if self.foreground_only and (self.background is not None or self.unlabeled not in (None, 0)):
+            raise MixsegError(f"{where}: --foreground-only says it all: leave --unlabeled and --background out.")
+        if self.background is not None and self.unlabeled == self.background:
+            both = f"{self.unlabeled} cannot be both unlabeled and background"
             raise MixsegError(f"{where}: {both}: change one of the flags.")
         if self.scribble_background is not None and (self.foreground_only or self.background is not None):
             alone = "leave --background and --foreground-only out"
@@ -65,7 +65,7 @@ class LabelFlags:
 class _Reading(NamedTuple):
     """One way to read a folder: the special ids, the grounds, and an id that also means class 1."""
 
-    unlabelled: int | None
+    unlabeled: int | None
     background: int | None
     why: str
     also_first: int | None = None
@@ -96,7 +96,7 @@ def given(where: str, ids: Mapping[int, int], classes: Sequence[str], *, why: st
     """The decision where a layout or dataset.json fixes the meaning; a flag that contradicts it is refused."""
     if flags.scribble_background is not None:
         raise MixsegError(f"{where}: masks and scribbles do not mix here ({why}): leave --scribble-background out.")
-    wanted = {flags.unlabelled: IGNORE, flags.background: 0} | ({0: IGNORE} if flags.foreground_only else {})
+    wanted = {flags.unlabeled: IGNORE, flags.background: 0} | ({0: IGNORE} if flags.foreground_only else {})
     for value, meaning in wanted.items():
         if value is not None and ids.get(value, meaning) != meaning:
             raise MixsegError(
@@ -138,29 +138,29 @@ def detect(
     else:
         reading = _from_counts(where, counts)
     strokes = _of_scribbles(names, reading, flags)
-    if strokes is not None and strokes in (0, reading.unlabelled):
-        other = "unlabelled" if strokes else "the background of full masks"
+    if strokes is not None and strokes in (0, reading.unlabeled):
+        other = "unlabeled" if strokes else "the background of full masks"
         raise MixsegError(f"{where}: {strokes} is {other}: the background of scribbles has an id of its own.")
     ids, classes = _mapping(counts, names, reading, strokes)
     if ignore is not None:
         ids = dict(given(where, ids, classes, why=reading.why, flags=replace(flags, scribble_background=None)).ids)
     told, why = describe(ids, classes), reading.why
     if strokes is not None:
-        told += f"; but 0 = unlabelled in a file that holds {strokes}, a scribble"
+        told += f"; but 0 = unlabeled in a file that holds {strokes}, a scribble"
     if strokes in names:
         why = f"dataset.json names {strokes} {names[strokes]} beside 0; {why}"
     return Decision(ids, classes, f"{where}: {told} ({why}).", strokes)
 
 
 def describe(ids: Mapping[int, int], classes: Sequence[str]) -> str:
-    """The map in words: "0 = background, 1 = LV, 4 = unlabelled"."""
+    """The map in words: "0 = background, 1 = LV, 4 = unlabeled"."""
     return ", ".join(f"{value} = {_meaning(ids[value], classes)}" for value in sorted(ids))
 
 
 def encode(array: NDArray[np.uint8], classes: Sequence[str]) -> NDArray[np.uint8]:
     """Class indices as nnU-Net stores them: 0 is the background, IGNORE becomes the highest class + 1."""
     if len(classes) >= IGNORE:
-        raise MixsegError(f"{len(classes)} classes are too many: at most {IGNORE - 1} fit beside the unlabelled id.")
+        raise MixsegError(f"{len(classes)} classes are too many: at most {IGNORE - 1} fit beside the unlabeled id.")
     return np.where(array == IGNORE, np.uint8(len(classes)), array).astype(np.uint8)
 
 
@@ -183,18 +183,18 @@ def thin(labels: NDArray[np.uint8]) -> bool:
 
 
 def _meaning(index: int, classes: Sequence[str]) -> str:
-    return "unlabelled" if index == IGNORE else classes[index]
+    return "unlabeled" if index == IGNORE else classes[index]
 
 
 def _names_background(name: str) -> bool:
     return name.lower() in BACKGROUND_NAMES
 
 
-def _background(names: Mapping[int, str], unlabelled: int | None) -> int | None:
-    """The id named background, else 0; nothing if that is the unlabelled one."""
-    named = [value for value in sorted(names) if _names_background(names[value]) and value != unlabelled]
+def _background(names: Mapping[int, str], unlabeled: int | None) -> int | None:
+    """The id named background, else 0; nothing if that is the unlabeled one."""
+    named = [value for value in sorted(names) if _names_background(names[value]) and value != unlabeled]
     value = 0 if 0 in named else next(iter(named), 0)
-    return None if value == unlabelled else value
+    return None if value == unlabeled else value
 
 
 def _of_scribbles(names: Mapping[int, str], reading: _Reading, flags: LabelFlags) -> int | None:
@@ -209,7 +209,7 @@ def _mapping(
     counts: Mapping[int, int], names: Mapping[int, str], reading: _Reading, strokes: int | None
 ) -> tuple[dict[int, int], tuple[str, ...]]:
     """Ids in ascending order become classes 1, 2, 3, ...: declared ones if there are any, else those that occur."""
-    special = {reading.unlabelled, reading.background, strokes}
+    special = {reading.unlabeled, reading.background, strokes}
     special |= {value for value in names if _names_background(names[value])}
     foreground = sorted(set(names or counts) - special)
     ids = {value: index for index, value in enumerate(foreground, start=1)}
@@ -217,8 +217,8 @@ def _mapping(
         ids[reading.background] = 0
     if strokes is not None:
         ids[strokes] = 0
-    if reading.unlabelled is not None:
-        ids[reading.unlabelled] = IGNORE
+    if reading.unlabeled is not None:
+        ids[reading.unlabeled] = IGNORE
     if reading.also_first is not None:
         ids[reading.also_first] = 1
     unnamed = ["foreground"] if len(foreground) == 1 else [f"class {value}" for value in foreground]
@@ -232,15 +232,15 @@ def _flagged(where: str, names: Mapping[int, str], flags: LabelFlags) -> _Readin
     if flags.foreground_only:
         return _Reading(0, None, why)
     if flags.background is None:
-        background = _background(names, flags.unlabelled)
+        background = _background(names, flags.unlabeled)
         if background is None:
             raise MixsegError(
-                f"{where}: with 0 unlabelled, which id is the background? Add --background ID, or pass "
+                f"{where}: with 0 unlabeled, which id is the background? Add --background ID, or pass "
                 "--foreground-only if the background was never labelled."
             )
-        return _Reading(flags.unlabelled, background, why)
-    unlabelled = 0 if flags.unlabelled is None and flags.background != 0 else flags.unlabelled
-    return _Reading(unlabelled, flags.background, why)
+        return _Reading(flags.unlabeled, background, why)
+    unlabeled = 0 if flags.unlabeled is None and flags.background != 0 else flags.unlabeled
+    return _Reading(unlabeled, flags.background, why)
 
 
 def _from_names(
@@ -282,7 +282,7 @@ def _from_counts(where: str, counts: Mapping[int, int]) -> _Reading:
     padding = [value for value in counts if value in PADDING]
     rest = sorted(set(counts) - set(padding))
     if len(padding) == 1 and len(rest) > 1 and rest == list(range(len(rest))):
-        return _Reading(padding[0], 0, f"{padding[0]} is what tools write for unlabelled")
+        return _Reading(padding[0], 0, f"{padding[0]} is what tools write for unlabeled")
     raise _question(where, counts)
 
 
@@ -290,7 +290,7 @@ def _question(where: str, counts: Mapping[int, int]) -> MixsegError:
     total = max(sum(counts.values()), 1)
     shares = ", ".join(f"{value} ({100 * counts[value] / total:.2g} %)" for value in sorted(counts)[:12])
     return MixsegError(
-        f"{where}: which of the label ids {shares} is unlabelled? Pass --unlabelled ID, --background ID if a stroke "
+        f"{where}: which of the label ids {shares} is unlabeled? Pass --unlabeled ID, --background ID if a stroke "
         "marks the background and 0 is unpainted, --scribble-background ID if full masks without such a stroke lie "
         "beside, --foreground-only if 0 is unpainted and the background never marked, or --background 0 if every "
         "voxel is labelled."

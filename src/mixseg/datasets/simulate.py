@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from mixseg.core.errors import MixsegError, known
-from mixseg.core.files import refuse_replacing
+from mixseg.core.files import check_replaceable
 from mixseg.core.progress import track
 from mixseg.core.types import Case, Labels, Source
 from mixseg.datasets import formats, load, phantom
@@ -59,7 +59,7 @@ def simulate(cases: Sequence[Case], out: Path, recipe: Recipe, *, split: Split |
             scans lie in say so, and train patients count in the order of ``cases``.
         name: For dataset.json.
     """
-    refuse_replacing(out, marker="")
+    check_replaceable(out, marker="")
     if not any(case.full for case in cases):
         raise MixsegError("No scan has a full mask to make partial labels from: see what there is with mixseg inspect.")
     keep = _keepers(cases, recipe.keep_full, split)
@@ -83,7 +83,7 @@ def simulate_phantom(
     seed: int = 0,
 ) -> Path:
     """Write the built-in data to ``out``, its labels made partial by ``recipe``."""
-    refuse_replacing(out, marker="")
+    check_replaceable(out, marker="")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".writing-", dir=out.parent) as place:
         made = Path(place) / "made"

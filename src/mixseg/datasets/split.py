@@ -112,7 +112,7 @@ def read_split(path: Path, cases: Iterable[Member], *, fold: int | None = None, 
 def read_whole_split(path: Path, cases: Sequence[Member], *, fold: int | None = None, dataset: str = "") -> Split:
     """``read_split`` for one who has all scans: a patient of whom there is none is refused."""
     split = read_split(path, cases, fold=fold, dataset=dataset)
-    refuse_unknown(path, split, cases)
+    check_patients_known(path, split, cases)
     return split
 
 
@@ -131,7 +131,7 @@ def with_test_part(folder: Path, cases: Sequence[Case], dataset: str) -> list[Ca
     return [replace(case, split="test") if case.patient in split.test else case for case in cases]
 
 
-def refuse_unknown(path: Path, split: Split, cases: Iterable[Member]) -> None:
+def check_patients_known(path: Path, split: Split, cases: Iterable[Member]) -> None:
     """Nothing, or one sentence about a patient of the split in ``path`` of whom ``cases`` has no scan.
 
     Not for packed scans, which may be those of one Set-N. A test part that lies elsewhere altogether is left alone.

@@ -19,7 +19,7 @@ from mixseg.core.files import write_json
 from mixseg.core.progress import Progress
 from mixseg.core.types import Case
 from mixseg.core.workers import cores
-from mixseg.data.scan import not_meant
+from mixseg.data.scan import spacing_not_meant
 from mixseg.datasets import formats
 from mixseg.datasets.labels import LabelFlags
 from mixseg.evaluation.metrics import Counts
@@ -27,11 +27,11 @@ from mixseg.evaluation.pairing import (
     Job,
     by_name,
     by_part,
+    check_one_meaning,
     match,
     of_cases,
     of_folder,
     predicted_classes,
-    refuse_two_meanings,
 )
 from mixseg.evaluation.scores import Row, read_metrics, score_case, summarise, table, wilcoxon, write_metrics
 
@@ -73,11 +73,11 @@ class Evaluation:
             said.append(f"{len(self.missing)} without a prediction, not scored: {listed(self.missing, most=5)}.")
         if self.unmatched:
             said.append(f"{len(self.unmatched)} without a reference, not scored: {listed(self.unmatched, most=5)}.")
-        partly = {job.reference.case: job.reference.unlabelled for job, _ in self.scored if job.reference.unlabelled}
+        partly = {job.reference.case: job.reference.unlabeled for job, _ in self.scored if job.reference.unlabeled}
         if partly:
             many = "s are" if len(partly) > 1 else " is"
             said.append(
-                f"{len(partly)} reference{many} partly unlabelled (up to {max(partly.values()):.1%} of the voxels): "
+                f"{len(partly)} reference{many} partly unlabeled (up to {max(partly.values()):.1%} of the voxels): "
                 f"the rest alone is scored there, which says little about borders: {listed(list(partly))}."
             )
         left_out: Counter[str] = Counter(row.label for row in self.rows if row.dsc != row.dsc)
@@ -131,7 +131,7 @@ def evaluate(
     else:
         truths = of_cases(references)
         if not predicted and prediction_ids is None:
-            refuse_two_meanings(predictions, truths)
+            check_one_meaning(predictions, truths)
     truths = by_part(predictions, by_name(predicted, truths))
     matched = match(predictions, truths, prediction_ids)
     if not matched.jobs:
@@ -142,7 +142,7 @@ def evaluate(
         )
     masks = {job.reference.case: job.reference.mask for job in matched.jobs}
     places = [formats.read_geometry(mask) for mask in masks.values()]
-    meant = not not_meant(places)
+    meant = not spacing_not_meant(places)
     scored = tuple(_score_all(matched.jobs, workers, in_mm=meant))
     return Evaluation(scored, tuple(matched.missing), tuple(matched.unmatched), truths.meaning)
 

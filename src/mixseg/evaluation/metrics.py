@@ -201,7 +201,7 @@ def case_metrics(
         classes: Names by class index, the background first.
         spacing_mm: Voxel size along each axis; ``None`` where it is unknown, and distances in mm are ``nan`` then.
     """
-    _refuse_shapes(prediction, truth)
+    _check_shapes(prediction, truth)
     unknown = truth == IGNORE
     ignored = int(np.count_nonzero(unknown))
     rows = []
@@ -225,11 +225,11 @@ def _scores(prediction: Mask, truth: Mask, counts: Counts, spacing_mm: Sequence[
 
 def _masks(prediction: NDArray[np.generic], truth: NDArray[np.generic]) -> tuple[Mask, Mask]:
     """Both as masks: whatever is not 0 is inside, be it stored as 1, 2 or 255."""
-    _refuse_shapes(prediction, truth)
+    _check_shapes(prediction, truth)
     return prediction.astype(bool, copy=False), truth.astype(bool, copy=False)
 
 
-def _refuse_shapes(prediction: NDArray[np.generic], truth: NDArray[np.generic]) -> None:
+def _check_shapes(prediction: NDArray[np.generic], truth: NDArray[np.generic]) -> None:
     if prediction.shape != truth.shape:
         raise ValueError(f"the prediction has shape {prediction.shape}, the truth {truth.shape}")
 

@@ -23,14 +23,14 @@ Output = tuple[str, str]
 
 @dataclass(frozen=True)
 class Reference:
-    """What one case is judged by; the fields are those of ``Case``, and the share of the mask that is unlabelled."""
+    """What one case is judged by; the fields are those of ``Case``, and the share of the mask that is unlabeled."""
 
     case: str
     mask: Source
     classes: tuple[str, ...]
     annotated: tuple[str, ...] | None = None
     part: str = ""
-    unlabelled: float = 0.0
+    unlabeled: float = 0.0
 
     @property
     def looked_for(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Matched(NamedTuple):
 def of_cases(cases: Sequence[Case]) -> References:
     """The hidden or full mask of each case that has one; predictions hold class indices, or the masks' own ids.
 
-    The latter only where the two do not contradict each other: see ``refuse_two_meanings``.
+    The latter only where the two do not contradict each other: see ``check_one_meaning``.
     """
     found = [
         Reference(case.id, mask, case.classes, case.annotated, case.split)
@@ -95,7 +95,7 @@ def own_ids(references: Sequence[Reference]) -> dict[int, int]:
     return ids
 
 
-def refuse_two_meanings(predictions: Path, truths: References) -> None:
+def check_one_meaning(predictions: Path, truths: References) -> None:
     """Nothing, or one sentence where a number in label maps of unknown origin may be an id or a class index."""
     classes, ids = truths.each[0].classes, own_ids(truths.each)
     twice = next((value for value in sorted(ids) if ids[value] not in (0, value) and value < len(classes)), None)
@@ -131,7 +131,7 @@ def of_folder(
     if len(decision.classes) == 2:
         ids.setdefault(1, 1)  # our own predictions of one structure, whatever its id is in the masks
     each = [
-        Reference(case, mask, decision.classes, said.annotated.get(case), unlabelled=_unlabelled(found, decision))
+        Reference(case, mask, decision.classes, said.annotated.get(case), unlabeled=_unlabeled(found, decision))
         for (case, path), found in zip(files.items(), each_of, strict=True)
         if (mask := nnunet.label_source(path, decision.ids_in(found), said)) is not None
     ]
@@ -140,7 +140,7 @@ def of_folder(
     return References(each, ids, decision.sentence)
 
 
-def _unlabelled(found: Mapping[int, int], decision: labels.Decision) -> float:
+def _unlabeled(found: Mapping[int, int], decision: labels.Decision) -> float:
     """The share of the voxels of a label map that have no label."""
     ids = decision.ids_in(found)
     return sum(count for value, count in found.items() if ids.get(value) == IGNORE) / max(1, sum(found.values()))
@@ -174,7 +174,7 @@ def _one_segment(predictions: Path) -> list[str]:
 def _named(counts: Mapping[int, int], flags: labels.LabelFlags | None, predicted: Sequence[str]) -> dict[int, str]:
     """A name for each id of masks that nobody declared; none where the rule for binary masks applies."""
     found = sorted(set(counts) - set(labels.PADDING) - {0})
-    classes = set(found) - ({flags.unlabelled, flags.background, flags.scribble_background} if flags else set())
+    classes = set(found) - ({flags.unlabeled, flags.background, flags.scribble_background} if flags else set())
     # A mask of 0 and 1 does not say which of several structures it outlines.
     if predicted and classes <= set(range(len(predicted))) and (classes != {1} or len(predicted) == 2):
         return dict(enumerate(predicted))

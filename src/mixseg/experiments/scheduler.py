@@ -18,13 +18,13 @@ from mixseg.runs.folder import RunFolder
 
 TRIES = 3
 """How often a run is started whose process ends without a word: killed, out of memory, its machine lost."""
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_REFRESHES = 0.5
 
 Standing = Literal["done", "running", "failed", "waiting"]
 
 
 @dataclass
-class Board:
+class Status:
     """Where every run stands, for whoever shows it.
 
     Attributes:
@@ -61,16 +61,16 @@ class Board:
         return left * (time.monotonic() - when) / done if done > 0 else None
 
 
-def see_through(
+def run_plan(
     plan: Plan,
     folder: Path,
     executor: Executor,
     *,
     device: Device = "auto",
     flags: LabelFlags | None = None,
-    show: Callable[[Board], None] = lambda board: None,
-    pause: float = SECONDS_BETWEEN_LOOKS,
-) -> Board:
+    show: Callable[[Status], None] = lambda status: None,
+    pause: float = SECONDS_BETWEEN_REFRESHES,
+) -> Status:
     """Run what is missing of the plan in ``folder``; returns when every run is finished or has failed.
 
     Nothing is remembered but what the run folders say: killed at any time and started again, it goes on. A run that
@@ -81,14 +81,14 @@ def see_through(
     for run in plan.runs:
         if state_of(run_path(folder, run.name), test=plan.test).phase == "failed":
             forget_failure(run_path(folder, run.name))
-    board = Board(plan, dict.fromkeys(jobs, "waiting"))
+    status = Status(plan, dict.fromkeys(jobs, "waiting"))
     ours: set[str] = set()
     try:
-        _look(board, folder, ours)
-        board.started = (time.monotonic(), board.steps_done())
-        show(board)
-        while board.count("running") + board.count("waiting"):
-            ready = [name for name in _ready(board) if _is_ours(run_path(folder, name), plan.test)][: executor.free()]
+        _refresh(status, folder, ours)
+        status.started = (time.monotonic(), status.steps_done())
+        show(status)
+        while status.count("running") + status.count("waiting"):
+            ready = [name for name in _ready(status) if _is_ours(run_path(folder, name), plan.test)][: executor.free()]
             executor.start([jobs[name] for name in ready])
             ours |= set(ready)
             time.sleep(pause)
@@ -96,11 +96,11 @@ def see_through(
                 ours.discard(name)
                 tries[name] += 1
                 _judge(plan, folder, name, tries[name])
-            _look(board, folder, ours)
-            show(board)
+            _refresh(status, folder, ours)
+            show(status)
     finally:
         executor.close()
-    return board
+    return status
 
 
 def _job(plan: Plan, run: PlannedRun, folder: Path, device: Device, flags: LabelFlags) -> Job:
@@ -116,18 +116,18 @@ def _job(plan: Plan, run: PlannedRun, folder: Path, device: Device, flags: Label
     )
 
 
-def _look(board: Board, folder: Path, ours: set[str]) -> None:
+def _refresh(status: Status, folder: Path, ours: set[str]) -> None:
     """Read from the run folders where the runs stand; those that are done need no second look."""
-    for run in board.plan.runs:
-        if board.standing[run.name] in ("done", "failed"):
+    for run in status.plan.runs:
+        if status.standing[run.name] in ("done", "failed"):
             continue
-        state = state_of(run_path(folder, run.name), test=board.plan.test)
-        board.standing[run.name] = _standing(run, state, ours, board.standing)
-        board.steps[run.name] = state.step
-        if board.standing[run.name] == "failed":
-            board.sentences[run.name] = state.sentence or f"it needs {run.needs}, which failed."
+        state = state_of(run_path(folder, run.name), test=status.plan.test)
+        status.standing[run.name] = _standing(run, state, ours, status.standing)
+        status.steps[run.name] = state.step
+        if status.standing[run.name] == "failed":
+            status.sentences[run.name] = state.sentence or f"it needs {run.needs}, which failed."
             if not state.sentence:
-                record_failure(run_path(folder, run.name), board.sentences[run.name])
+                record_failure(run_path(folder, run.name), status.sentences[run.name])
 
 
 def _standing(run: PlannedRun, state: State, ours: set[str], others: Mapping[str, Standing]) -> Standing:
@@ -140,12 +140,12 @@ def _standing(run: PlannedRun, state: State, ours: set[str], others: Mapping[str
     return "waiting"
 
 
-def _ready(board: Board) -> list[str]:
+def _ready(status: Status) -> list[str]:
     """Runs that wait for nothing but room."""
     return [
         run.name
-        for run in board.plan.runs
-        if board.standing[run.name] == "waiting" and (not run.needs or board.standing[run.needs] == "done")
+        for run in status.plan.runs
+        if status.standing[run.name] == "waiting" and (not run.needs or status.standing[run.needs] == "done")
     ]
 
 

@@ -28,13 +28,13 @@ from mixseg.inference.sidecar import (
     Origin,
     Sidecar,
     begin_maps,
+    check_not_overwriting,
     file_name,
     hashes,
     map_name,
-    refuse_overwriting,
     volumes_ml,
 )
-from mixseg.inference.sliding_window import Tell
+from mixseg.inference.sliding_window import OnProgress
 from mixseg.runs.config import Config
 from mixseg.runs.folder import RunFolder
 
@@ -80,10 +80,10 @@ def predict_folder(
     cases = find_images(images, channels=facts["channels"])
     more = {"probabilities": probabilities, "entropy": entropy}
     endings = _endings(classes, **more)
-    _refuse_among_images(cases, images, out)
+    _check_not_among_images(cases, images, out)
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
     if not overwrite:
-        refuse_overwriting(cases, out, endings, classes, predictor.origin)
+        check_not_overwriting(cases, out, endings, classes, predictor.origin)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
     say(who, *_unfinished(folder), *_left_over(cases, out, endings))
     written, bad, said = list[Path](), list[str](), ""
@@ -96,7 +96,7 @@ def predict_folder(
                 for sentence in (*scan.placed.remarks(), *([plan] if plan != said else [])):
                     bar.say(sentence)
                 said = plan
-                maps = _answered(predictor, scan, classes, tell=partial(_tell, bar, case.id), **more)
+                maps = _answered(predictor, scan, classes, on_progress=partial(_show_progress, bar, case.id), **more)
                 about = _about(maps, predictor.origin, case, scan, classes)
             except (MixsegError, MemoryError, RuntimeError) as error:
                 bad.append(_told(error, case))
@@ -106,11 +106,11 @@ def predict_folder(
                 write_json(out / CLASSES, classes)  # for whoever scores them
             written += _write(maps, about, case, out)
             bar.step(case.id)
-    _refuse_unless_all(bad, cases)
+    _check_all_predicted(bad, cases)
     return written
 
 
-def _refuse_unless_all(bad: Sequence[str], cases: Sequence[Case]) -> None:
+def _check_all_predicted(bad: Sequence[str], cases: Sequence[Case]) -> None:
     """Nothing, or the sentences about images that could not be predicted."""
     if bad:
         done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
@@ -127,13 +127,13 @@ def _begins_anew() -> Iterator[None]:
 
 
 def _answered(
-    predictor: Predictor, scan: Scan, classes: Sequence[str], *, tell: Tell, **more: bool
+    predictor: Predictor, scan: Scan, classes: Sequence[str], *, on_progress: OnProgress, **more: bool
 ) -> dict[str, NDArray[np.generic]]:
     """The label map of a scan on its own grid, under "", and what ``more`` is asked for, by the ending of its name."""
     answer = predictor.answer
     if not any(more.values()):
-        return {"": predictor.on_source(scan, outputs=[answer], tell=tell)[answer]}
-    probs = predictor.probabilities_on_source(scan, outputs=[answer], tell=tell)[answer]
+        return {"": predictor.on_source(scan, outputs=[answer], on_progress=on_progress)[answer]}
+    probs = predictor.probabilities_on_source(scan, outputs=[answer], on_progress=on_progress)[answer]
     return {"": predictor.decided(probs), **_maps(probs, classes, **more)}
 
 
@@ -202,7 +202,7 @@ def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list
     return [f"Left over in {out} from an earlier prediction ({len(old)}): {listed(old)}"] if old else []
 
 
-def _tell(bar: Progress, name: str, said: str) -> None:
+def _show_progress(bar: Progress, name: str, said: str) -> None:
     bar.step(f"{name}, {said}", count=0)
 
 
@@ -232,7 +232,7 @@ def read_image(case: Case, *, clip: tuple[float, float] | None) -> Native:
     return read_native(case, header, clip=clip)
 
 
-def _refuse_among_images(cases: Sequence[Case], images: Path, out: Path) -> None:
+def _check_not_among_images(cases: Sequence[Case], images: Path, out: Path) -> None:
     """Nothing, or one sentence about an image that its label map would replace, or that it would lie beside."""
     for case in cases:
         for source in case.image:

@@ -26,7 +26,7 @@ from mixseg.data.resample import probabilities_to_source, to_source
 from mixseg.data.scan import Native, Scan
 from mixseg.evaluation.scores import short_name
 from mixseg.inference.sidecar import NOWHERE, Origin
-from mixseg.inference.sliding_window import Forward, Grey, Tell, Windows, predict_slabs, predict_slices
+from mixseg.inference.sliding_window import Forward, Grey, OnProgress, Windows, predict_slabs, predict_slices
 from mixseg.methods import Method
 from mixseg.runs.build import evaluating, load, speed_up
 from mixseg.runs.checkpoint import weights_hash
@@ -35,7 +35,7 @@ from mixseg.runs.device import Hardware, make_fabric, settle_precision
 from mixseg.runs.folder import RunFolder
 
 
-class Piece(NamedTuple):
+class Slab(NamedTuple):
     """A part of a scan.
 
     Attributes:
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
         probs: ``(classes, *S)`` of each output; not to be used any more once the next piece is asked for.
     """
 
-    place: tuple[slice, ...]
+    at: tuple[slice, ...]
     probs: dict[str, Tensor]
 
 
@@ -61,43 +61,45 @@ class Maps(NamedTuple):
     foreground: Bytes | None = None
 
 
-def pieces(forward: Forward, scan: Scan, windows: Windows | None, *, tell: Tell | None = None) -> Iterator[Piece]:
+def slabs(
+    forward: Forward, scan: Scan, windows: Windows | None, *, on_progress: OnProgress | None = None
+) -> Iterator[Slab]:
     """The probabilities of a scan, from its first slice to its last; without ``windows``, slice by slice."""
     device = next(forward.method.parameters()).device
     image = torch.from_numpy(scan.image).to(device)
     mean, std = (torch.tensor(value, device=device) for value in (scan.mean, scan.std))
     if windows is not None:
-        for place, found in predict_slabs(forward, Grey(image, mean, std), windows, tell=tell):
-            yield Piece(place, found)
+        for at, found in predict_slabs(forward, Grey(image, mean, std), windows, on_progress=on_progress):
+            yield Slab(at, found)
         return
     rows = (len(image), -1)
     for some, found in predict_slices(forward, Grey(image, mean.expand(rows), std.expand(rows))):
-        yield Piece((some,), {name: probs.movedim(1, 0) for name, probs in found.items()})
+        yield Slab((some,), {name: probs.movedim(1, 0) for name, probs in found.items()})
 
 
-def maps(found: Iterable[Piece], grid: tuple[int, ...], *, sureness: bool = False) -> Maps:
+def maps(found: Iterable[Slab], grid: tuple[int, ...], *, confidence: bool = False) -> Maps:
     """The label maps of the outputs, and on request how sure the answer is."""
     labels: dict[str, Labels] = {}
-    entropy, foreground = (np.empty(grid, np.uint8) if sureness else None for _ in range(2))
-    for place, by_output in found:
+    entropy, foreground = (np.empty(grid, np.uint8) if confidence else None for _ in range(2))
+    for at, by_output in found:
         for name, probs in by_output.items():
-            labels.setdefault(name, np.empty(grid, np.uint8))[place] = winners(probs, dim=0).cpu().numpy()
+            labels.setdefault(name, np.empty(grid, np.uint8))[at] = argmax(probs, dim=0).cpu().numpy()
         answer = next(iter(by_output.values())).float()
         if entropy is not None:
-            entropy[place] = _eight_bits(torch.special.entr(answer).sum(dim=0) / math.log(max(2, len(answer))))
+            entropy[at] = _eight_bits(torch.special.entr(answer).sum(dim=0) / math.log(max(2, len(answer))))
         if foreground is not None:
-            foreground[place] = _eight_bits(1 - answer[0])
+            foreground[at] = _eight_bits(1 - answer[0])
     return Maps(labels, entropy, foreground)
 
 
-def probabilities(found: Iterable[Piece], grid: tuple[int, ...]) -> dict[str, Tensor]:
+def probabilities(found: Iterable[Slab], grid: tuple[int, ...]) -> dict[str, Tensor]:
     """The class probabilities ``(classes, *grid)`` of each output: a float for each class, output and voxel."""
     whole: dict[str, Tensor] = {}
-    for place, by_output in found:
+    for at, by_output in found:
         for name, probs in by_output.items():
             if name not in whole:
                 whole[name] = torch.empty((len(probs), *grid), dtype=probs.dtype)
-            whole[name][:, *place] = probs.cpu()
+            whole[name][:, *at] = probs.cpu()
     return whole
 
 
@@ -106,7 +108,7 @@ def _eight_bits(share: Tensor) -> Bytes:
     return (255 * share.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
 
 
-def winners(probs: Tensor, dim: int) -> Tensor:
+def argmax(probs: Tensor, dim: int) -> Tensor:
     """The class with the highest probability along ``dim``, the first of equals, in bytes.
 
     What ``argmax`` finds. Class by class, since an axis of a few classes is what torch's reductions are slowest at: a
@@ -120,11 +122,11 @@ def winners(probs: Tensor, dim: int) -> Tensor:
     return found
 
 
-ONE_PIECE = 0.98
+SINGLE_COMPONENT = 0.98
 """Share of a structure that its largest piece has at least, in every mask, for it to count as one piece."""
 
 
-def largest_pieces(labels: Labels, indices: Iterable[int]) -> Labels:
+def keep_largest_component(labels: Labels, indices: Iterable[int]) -> Labels:
     """A copy of a label map ``(I, J, K)`` in which each of these classes keeps its largest connected piece.
 
     What is dropped becomes background. Voxels that touch by a corner are connected.
@@ -136,7 +138,7 @@ def largest_pieces(labels: Labels, indices: Iterable[int]) -> Labels:
     return kept
 
 
-def one_piece(masks: Iterable[Labels], classes: int) -> tuple[int, ...]:
+def single_component(masks: Iterable[Labels], classes: int) -> tuple[int, ...]:
     """The classes 1 to ``classes`` - 1 that are one piece in every one of these label maps which shows them."""
     seen: set[int] = set()
     scattered: set[int] = set()
@@ -146,16 +148,16 @@ def one_piece(masks: Iterable[Labels], classes: int) -> tuple[int, ...]:
             if index in scattered or not mask.any():
                 continue
             seen.add(index)
-            if _largest(mask).sum() < ONE_PIECE * mask.sum():
+            if _largest(mask).sum() < SINGLE_COMPONENT * mask.sum():
                 scattered.add(index)
     return tuple(sorted(seen - scattered))
 
 
 def _largest(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    pieces, count = ndimage.label(mask, structure=np.ones([3] * mask.ndim))
+    slabs, count = ndimage.label(mask, structure=np.ones([3] * mask.ndim))
     if count < 2:
         return mask
-    return np.asarray(pieces == 1 + np.bincount(pieces.ravel())[1:].argmax())
+    return np.asarray(slabs == 1 + np.bincount(slabs.ravel())[1:].argmax())
 
 
 MOST_PROBABILITIES = 2e9
@@ -244,24 +246,29 @@ class Predictor:
         return scan
 
     def maps(
-        self, scan: Scan, *, outputs: Collection[str] = (), sureness: bool = False, tell: Tell | None = None
+        self,
+        scan: Scan,
+        *,
+        outputs: Collection[str] = (),
+        confidence: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> Maps:
         """The label maps of a scan on the training grid, and on request how sure the answer is.
 
         Args:
             scan: On the training grid.
             outputs: Those that are wanted; all of the method's if none are named.
-            sureness: Whether entropy and foreground are wanted too.
-            tell: Hears how far it is.
+            confidence: Whether entropy and foreground are wanted too.
+            on_progress: Is given how far it is.
         """
         with evaluating(self.method, self.fabric):
-            found = maps(self._pieces(scan, outputs, tell), self._grid(scan), sureness=sureness)
+            found = maps(self._slabs(scan, outputs, on_progress), self._grid(scan), confidence=confidence)
         largest = self.config.inference.largest or ()
-        labels = {name: largest_pieces(guess, largest) for name, guess in found.labels.items()}
+        labels = {name: keep_largest_component(guess, largest) for name, guess in found.labels.items()}
         return found._replace(labels=labels)
 
     def probabilities(
-        self, scan: Scan, *, outputs: Collection[str] = (), tell: Tell | None = None
+        self, scan: Scan, *, outputs: Collection[str] = (), on_progress: OnProgress | None = None
     ) -> dict[str, torch.Tensor]:
         """The class probabilities ``(classes, *grid)`` of each output; arguments as for ``maps``.
 
@@ -269,22 +276,24 @@ class Predictor:
         those.
         """
         with evaluating(self.method, self.fabric):
-            return probabilities(self._pieces(scan, outputs, tell), self._grid(scan))
+            return probabilities(self._slabs(scan, outputs, on_progress), self._grid(scan))
 
-    def on_source(self, scan: Scan, *, outputs: Collection[str] = (), tell: Tell | None = None) -> dict[str, Labels]:
+    def on_source(
+        self, scan: Scan, *, outputs: Collection[str] = (), on_progress: OnProgress | None = None
+    ) -> dict[str, Labels]:
         """The label map of each output on the ``(I, J, K)`` grid of the source image; arguments as for ``maps``."""
         outputs, case = outputs or self.method.outputs, scan.placed
         if not self.comes_back_by_probabilities(case, outputs):
-            found = self.maps(scan, outputs=outputs, tell=tell)
+            found = self.maps(scan, outputs=outputs, on_progress=on_progress)
             return {name: to_source(labels, case) for name, labels in found.labels.items()}
-        probs = self.probabilities_on_source(scan, outputs=outputs, tell=tell)
+        probs = self.probabilities_on_source(scan, outputs=outputs, on_progress=on_progress)
         return {name: self.decided(of) for name, of in probs.items()}
 
     def probabilities_on_source(
-        self, scan: Scan, *, outputs: Collection[str] = (), tell: Tell | None = None
+        self, scan: Scan, *, outputs: Collection[str] = (), on_progress: OnProgress | None = None
     ) -> dict[str, NDArray[np.float32]]:
         """The class probabilities ``(classes, I, J, K)`` on the grid of the source image; arguments as for ``maps``."""
-        probs = self.probabilities(scan, outputs=outputs, tell=tell)
+        probs = self.probabilities(scan, outputs=outputs, on_progress=on_progress)
         case = scan.placed
         return {name: probabilities_to_source(of.float().numpy(), case) for name, of in probs.items()}
 
@@ -300,7 +309,9 @@ class Predictor:
 
     def decided(self, probs: NDArray[np.float32]) -> Labels:
         """The label map of the probabilities ``(classes, *S)`` of a whole scan, as ``maps`` makes it."""
-        return largest_pieces(winners(torch.from_numpy(probs), dim=0).numpy(), self.config.inference.largest or ())
+        return keep_largest_component(
+            argmax(torch.from_numpy(probs), dim=0).numpy(), self.config.inference.largest or ()
+        )
 
     def memory_plan(self, scan: Scan, *, outputs: int, probabilities: bool = False) -> str:
         """What predicting a volume takes, in a sentence; nothing for slices, which take little."""
@@ -315,7 +326,10 @@ class Predictor:
         axes = (0, 2, 3) if self.config.data.dims == 2 else (1, 2, 3)
         return tuple(scan.image.shape[axis] for axis in axes)
 
-    def _pieces(self, scan: Scan, outputs: Collection[str], tell: Tell | None) -> Iterator[Piece]:
-        return pieces(
-            Forward(self.method, self.config.data.intensity, outputs), scan, Windows.of(self.config), tell=tell
+    def _slabs(self, scan: Scan, outputs: Collection[str], on_progress: OnProgress | None) -> Iterator[Slab]:
+        return slabs(
+            Forward(self.method, self.config.data.intensity, outputs),
+            scan,
+            Windows.of(self.config),
+            on_progress=on_progress,
         )

@@ -136,7 +136,7 @@ def volumes_ml(labels: Labels, classes: Sequence[str], place: PreparedCase) -> d
     return {name: round(int(counts[index]) * voxel, 4) for index, name in enumerate(classes) if index}
 
 
-def refuse_overwriting(
+def check_not_overwriting(
     cases: Sequence[Case], out: Path, endings: Sequence[str], classes: Sequence[str], origin: Origin
 ) -> None:
     """Nothing, or one sentence about a file in ``out`` that is not what ``origin`` would write there again.

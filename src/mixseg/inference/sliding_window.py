@@ -25,8 +25,8 @@ FLOAT = 4
 """Bytes of one."""
 
 Box = tuple[slice, ...]
-Tell = Callable[[str], None]
-"""Hears how far a prediction is."""
+OnProgress = Callable[[str], None]
+"""Is given how far a prediction is."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def predict_slices(forward: Forward, slices: Grey) -> Iterator[tuple[slice, dict
 
 
 def predict_slabs(
-    forward: Forward, volume: Grey, windows: Windows, *, tell: Tell | None = None
+    forward: Forward, volume: Grey, windows: Windows, *, on_progress: OnProgress | None = None
 ) -> Iterator[tuple[Box, dict[str, Tensor]]]:
     """Probabilities ``(classes, *S)`` of each output, averaged over windows, and where in the volume they lie.
 
@@ -159,7 +159,7 @@ def predict_slabs(
         forward: The method.
         volume: Larger or smaller than a window.
         windows: How they cover the volume.
-        tell: Hears how far it is.
+        on_progress: Is given how far it is.
     """
     own = volume.image.shape[1:]
     wide = widen_image(volume.image, windows.patch)
@@ -175,10 +175,10 @@ def predict_slabs(
             rows = (len(corners), -1)
             sums.add(forward(Grey(some, volume.mean.expand(rows), volume.std.expand(rows))), corners)
             done += len(corners)
-            if tell is not None:
-                tell(f"{done} of {count} windows")
-        place = tuple(slice(start, min(end, side)) if of == axis else slice(0, side) for of, side in enumerate(own))
-        yield place, {name: probs[:, *within] for name, probs in sums.means(end - start).items()}
+            if on_progress is not None:
+                on_progress(f"{done} of {count} windows")
+        at = tuple(slice(start, min(end, side)) if of == axis else slice(0, side) for of, side in enumerate(own))
+        yield at, {name: probs[:, *within] for name, probs in sums.means(end - start).items()}
         sums.move_on(end - start)
 
 

@@ -39,11 +39,11 @@ __all__ = [
 one_branch = partial(DualBranch, branches=1)
 two_branches = partial(DualBranch, branches=2)
 
-# Images per step (full, partial, bare) in 2D and 3D, as the paper has them.
+# Images per step (full, partial, unlabeled) in 2D and 3D, as the paper has them.
 MIXED = {2: (8, 16, 0), 3: (4, 8, 0)}
 FEW = {2: (8, 0, 0), 3: (4, 0, 0)}
 MANY = {2: (24, 0, 0), 3: (12, 0, 0)}
-UNLABELLED = {2: (4, 0, 4), 3: (4, 0, 4)}
+UNLABELED = {2: (4, 0, 4), 3: (4, 0, 4)}
 
 # What a step holds of each image with one branch, and with two of which one sees the full rows alone.
 ONE = {2: 25, 3: 16}
@@ -97,9 +97,9 @@ METHODS: dict[str, MethodRow] = {
         Mutual,
         "two branches that both learn every label, and the masks that their averaged mean proposes for the rest",
         "mixed",
-        {"full": 1.0, "weak": 0.1, "mix": 1.0},
+        {"full": 1.0, "weak": 0.1, "cutmix": 1.0},
         MIXED,
-        {2: 42, 3: 30},
+        {2: 36, 3: 25},
     ),
     "upper-bound-set": MethodRow(
         one_branch, "one network on full masks of all scans of the set", "all-full", {"full": 1.0}, MANY, ONE
@@ -115,26 +115,26 @@ METHODS: dict[str, MethodRow] = {
     ),
     "ua-mt": MethodRow(
         UAMT,
-        "a student that agrees with its moving average on unlabelled scans, where that is sure",
-        "unlabelled",
+        "a student that agrees with its moving average on unlabeled scans, where that is sure",
+        "unlabeled",
         {"full": 0.5, "dice": 0.5, "consistency": 0.1},
-        UNLABELLED,
+        UNLABELED,
         {2: 30, 3: 21},
     ),
     "glmi": MethodRow(
         GLMI,
-        "features that stay informative when unlabelled scans are flipped",
-        "unlabelled",
+        "features that stay informative when unlabeled scans are flipped",
+        "unlabeled",
         {"full": 1.0, "global": 1.0, "local": 0.1, "consistency": 10.0},
-        UNLABELLED,
+        UNLABELED,
         {2: 43, 3: 39},
     ),
     "ssco": MethodRow(
         SSCO,
-        "students that agree with each other and with their moving averages on unlabelled scans",
-        "unlabelled",
+        "students that agree with each other and with their moving averages on unlabeled scans",
+        "unlabeled",
         {"full": 1.0, "self-paced": 0.5, "consistency": 4.0},
-        UNLABELLED,
+        UNLABELED,
         {2: 47, 3: 30},
     ),
     "proposals": MethodRow(
@@ -151,7 +151,7 @@ METHODS: dict[str, MethodRow] = {
 def terms_of(name: str) -> tuple[str, ...]:
     """The terms that can be weighed: those of the paper's loss, then those that are off unless given a weight."""
     row = METHODS[name]
-    return tuple(dict.fromkeys((*row.weights, "dice", *(("mix",) if row.sees == "mixed" else ()))))
+    return tuple(dict.fromkeys((*row.weights, "dice", *(("cutmix",) if row.sees == "mixed" else ()))))
 
 
 def make_method(name: str, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> Method:

@@ -76,7 +76,7 @@ class AblationOptions:
         confidence: What makes the student confident: "entropy" (Shannon) or "min-entropy" (pseudo-labels as a loss).
         weak_over: What the partial cross-entropy is a mean over: the labelled "voxels" of a step, or its "images", each
             with the sum over its labelled voxels.
-        entropy_on: The scans that the confidence term sees: "partial" (with the bare ones) or "all".
+        entropy_on: The scans that the confidence term sees: "partial" (with the unlabeled ones) or "all".
         passes: "separate" gives each kind of supervision its own batch statistics; "joint" mixes them, and collapses.
         view: Whether the scans that are cut into each other are seen as the moving average saw them ("same"), or with
             other grey values ("strong").
@@ -115,7 +115,7 @@ class MethodRow:
         about: One line for ``--help`` and the docs.
         sees: Which labels a run of this method may look at.
         weights: The terms of its loss with the weights of the paper.
-        batch: Images per step ``(full, partial, bare)`` by number of spatial axes.
+        batch: Images per step ``(full, partial, unlabeled)`` by number of spatial axes.
         held: Numbers that a step holds at most, per voxel of an image and channel of the finest level, by number of
             spatial axes: what the backward pass needs, and the passes of teachers beside it. Counted by a test.
         ignores_set: Whether it takes every train patient, whatever Set-N is asked for.

@@ -18,14 +18,14 @@ from torch import Tensor
 from mixseg.core.types import IGNORE, Batch, Part
 from mixseg.data.augment import STRONG, intensities
 
-SURE = 0.8
+CONFIDENT = 0.8
 """Probability from which on the average's class is taken as a target."""
 
 SMALLEST, LARGEST = 0.3, 0.7
 """Sides of the boxes, as shares of the image's."""
 
 
-class Mixed(NamedTuple):
+class CutMixed(NamedTuple):
     """A batch whose rows without full masks are cut into each other.
 
     Attributes:
@@ -37,14 +37,14 @@ class Mixed(NamedTuple):
     target: Tensor
 
 
-def mix(batch: Batch, proposed: Tensor) -> Mixed:
+def cutmix(batch: Batch, proposed: Tensor) -> CutMixed:
     """The rows of ``batch`` without full masks, each with a box of another row of the batch pasted in.
 
     Args:
         batch: With at least one row that has no full mask.
         proposed: Class probabilities ``(B, classes, *S)`` for those rows, partial ones first.
     """
-    rest = (batch.partial, batch.bare)
+    rest = (batch.partial, batch.unlabeled)
     images = torch.cat([part.image for part in rest])
     labels = torch.cat([part.partial for part in rest])
     targets = settle(proposed, labels)
@@ -56,7 +56,7 @@ def mix(batch: Batch, proposed: Tensor) -> Mixed:
     sizes = [part.rows for part in rest]
     nothing = torch.full_like(labels, IGNORE)
     mixed = (Part(*rows) for rows in zip(*(torch.split(t, sizes) for t in (images, nothing, labels)), strict=True))
-    return Mixed(Batch(batch.full, *mixed), targets)
+    return CutMixed(Batch(batch.full, *mixed), targets)
 
 
 def strong_view(images: Tensor) -> Tensor:
@@ -71,8 +71,8 @@ def strong_view(images: Tensor) -> Tensor:
 
 def settle(proposed: Tensor, labels: Tensor) -> Tensor:
     """Targets ``(B, *S)``: the labels that are there, elsewhere the proposed class if it is sure, else IGNORE."""
-    sureness, guess = proposed.max(dim=1)
-    guess = torch.where(sureness >= SURE, guess.to(torch.uint8), IGNORE)
+    confidence, guess = proposed.max(dim=1)
+    guess = torch.where(confidence >= CONFIDENT, guess.to(torch.uint8), IGNORE)
     return torch.where(labels == IGNORE, guess, labels)
 
 

@@ -3,8 +3,8 @@
     L = full * CE(top; full masks)                 on the fully labelled scans
       + weak * CE(bottom; partial labels)          on all scans that have any
       + distill * D(bottom, top)                   on the fully labelled scans, softmax over softmax
-      + entropy * H(bottom)                        on the partly labelled and the bare scans
-      + mix * CE(bottom; mixed targets)            on the same, cut into each other (mixing.py); not in the paper
+      + entropy * H(bottom)                        on the partly labelled and the unlabeled scans
+      + cutmix * CE(bottom; mixed targets)            on the same, cut into each other (cutmix.py); not in the paper
 
 A term whose weight is 0 or absent is off. With one branch, top and bottom are the same and nothing is distilled.
 Equations 1 to 5 of "Segmentation with mixed supervision: confidence maximization helps knowledge distillation".
@@ -29,14 +29,14 @@ from mixseg.methods.base import (
     mean_of_labelled,
     ramp_up,
 )
-from mixseg.methods.cutmix import mix, strong_view
-from mixseg.methods.ema import Teacher
+from mixseg.methods.cutmix import cutmix, strong_view
+from mixseg.methods.ema import EMATeacher
 from mixseg.methods.losses import cross_entropy, divergence, entropy, min_entropy, smooth
-from mixseg.methods.supervision import supervised, unlabelled_images
+from mixseg.methods.supervision import supervised, unlabeled_images
 
 TOP = 0
-MIX_DECAY = 0.99
-MIX_RAMP = 0.2
+EMA_DECAY = 0.99
+CUTMIX_RAMP = 0.2
 """The share of training over which proposals of the moving average come to count."""
 CONFIDENCE = {"entropy": entropy, "min-entropy": min_entropy}
 
@@ -57,7 +57,7 @@ class DualBranch(Method):
         self.outputs = ("bottom", "top", "ensemble") if branches == 2 else ("top",)
         self.compare = divergence(options.terms.divergence)
         self.unsure = CONFIDENCE[options.ablation.confidence]
-        self.elder = Teacher(self.network).eval() if "mix" in self.weights else None
+        self.ema = EMATeacher(self.network).eval() if "cutmix" in self.weights else None
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
         """The terms that the batch and the weights allow."""
@@ -66,7 +66,7 @@ class DualBranch(Method):
         tops, bottoms = self._answers(batch)
         top, bottom = tops[0], bottoms[0]
         if target is not None:
-            values["mix"] = self._against_mixed([level[batch.full.rows :] for level in bottoms], target)
+            values["cutmix"] = self._cutmix_loss([level[batch.full.rows :] for level in bottoms], target)
         if batch.full.rows:
             values |= supervised(tops, batch.full.full, self.weights)
             if self.bottom != TOP and "distill" in self.weights:
@@ -83,18 +83,18 @@ class DualBranch(Method):
 
     def mixed(self, batch: Batch) -> tuple[Batch, Tensor | None]:
         """The batch with its rows without full masks cut into each other, and what they are to answer, if it is on."""
-        others = None if self.elder is None else unlabelled_images(batch)
-        if self.elder is None or others is None:
+        others = None if self.ema is None else unlabeled_images(batch)
+        if self.ema is None or others is None:
             return batch, None
-        batch, target = mix(batch, self.elder.ensemble(others))
+        batch, target = cutmix(batch, self.ema.ensemble(others))
         if self.options.ablation.view == "strong":
-            rest = (part._replace(image=strong_view(part.image)) for part in (batch.partial, batch.bare))
+            rest = (part._replace(image=strong_view(part.image)) for part in (batch.partial, batch.unlabeled))
             batch = Batch(batch.full, *rest)
         return batch, target
 
     def predict(self, image: Tensor, outputs: Collection[str] = ()) -> dict[str, Tensor]:
         """Probabilities of each branch, and their mean. A branch that nobody asks for is not computed."""
-        network = self.network if self.elder is None else self.elder.network
+        network = self.network if self.ema is None else self.ema.network
         wanted = [name for name in self.outputs if not outputs or name in outputs]
         features = network.encode(image)
         probs = {
@@ -108,15 +108,15 @@ class DualBranch(Method):
 
     def after_step(self, step: int, progress: float) -> None:
         """The moving average follows, at first closely."""
-        if self.elder is not None:
-            self.elder.follow(self.network, min(1 - 1 / (step + 1), MIX_DECAY))
-            self.elder.take_statistics(self.network)
+        if self.ema is not None:
+            self.ema.follow(self.network, min(1 - 1 / (step + 1), EMA_DECAY))
+            self.ema.take_statistics(self.network)
 
     def train(self, mode: bool = True) -> Self:
         """The moving average proposes what it would answer: it is never in training mode."""
         super().train(mode)
-        if self.elder is not None:
-            self.elder.eval()
+        if self.ema is not None:
+            self.ema.eval()
         return self
 
     def _answers(self, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
@@ -146,7 +146,7 @@ class DualBranch(Method):
         tau = self.options.ablation.temperature
         return self.compare(smooth(student.softmax(dim=1), tau), smooth(teacher.softmax(dim=1), tau))
 
-    def _against_mixed(self, answers: Sequence[Tensor], target: Tensor) -> Tensor:
+    def _cutmix_loss(self, answers: Sequence[Tensor], target: Tensor) -> Tensor:
         """Cross-entropy and, as it weighs for the teacher, Dice."""
         found = supervised(answers, target, {**self.weights, "full": 1.0})
         return found["full"] + self.weights["dice"] * found["dice"] if "dice" in found else found["full"]
@@ -158,6 +158,6 @@ class DualBranch(Method):
             return self.weights[name] * average_count(labels != IGNORE) / len(labels)
         if name == "entropy" and self.options.terms.ramp:
             return self.weights[name] * ramp_up(progress, 0.0, self.options.terms.ramp)
-        if name == "mix":
-            return self.weights[name] * ramp_up(progress, 0.0, MIX_RAMP)
+        if name == "cutmix":
+            return self.weights[name] * ramp_up(progress, 0.0, CUTMIX_RAMP)
         return self.weights[name]

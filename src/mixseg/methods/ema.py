@@ -12,7 +12,7 @@ from mixseg.methods.losses.precision import at_least_float32
 from mixseg.networks import Network
 
 
-class Teacher(nn.Module):
+class EMATeacher(nn.Module):
     """Image -> class probabilities of the averaged network, never with gradients.
 
     Only the parameters are averaged. The buffers of a BatchNorm are the teacher's own: it is in training mode while

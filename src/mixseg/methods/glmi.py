@@ -29,7 +29,7 @@ from mixseg.core.types import Batch
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term
 from mixseg.methods.ema import probabilities
 from mixseg.methods.losses.precision import at_least_float32
-from mixseg.methods.supervision import supervised_on, unlabelled_images
+from mixseg.methods.supervision import supervised_on, unlabeled_images
 
 CLUSTERS = 20
 HEADS = 5
@@ -77,7 +77,7 @@ class GLMI(Method):
         values: dict[str, Tensor] = {}
         if batch.full.rows:
             values |= supervised_on(self.network, batch.full, self.weights)
-        images = unlabelled_images(batch)
+        images = unlabeled_images(batch)
         if images is not None:
             values |= self._unsupervised(images)
         return {name: Term(value, self.weights[name]) for name, value in values.items() if name in self.weights}

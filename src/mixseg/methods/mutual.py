@@ -3,7 +3,7 @@
     L = mean over the branches of
         full * CE(branch; full masks)             on the fully annotated scans
       + weak * CE(branch; partial labels)         on all scans that have any
-      + mix * CE(branch; mixed targets)           on the scans without full masks, cut into each other (cutmix.py)
+      + cutmix * CE(branch; mixed targets)           on the scans without full masks, cut into each other (cutmix.py)
 
 The answer is the mean of both. Not in the paper, whose teacher sees full masks alone: published dual-decoder methods
 let the branches answer for each other where there is no label, and so does this one, through the moving average of
@@ -51,7 +51,7 @@ class Mutual(DualBranch):
         full = batch.full.rows
         values: dict[str, Tensor] = {}
         if target is not None:
-            values["mix"] = self._against_mixed([level[full:] for level in answers], target)
+            values["cutmix"] = self._cutmix_loss([level[full:] for level in answers], target)
         if full:
             values |= supervised([level[:full] for level in answers], batch.full.full, self.weights)
         if "weak" in self.weights:

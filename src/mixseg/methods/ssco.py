@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 from mixseg.core.types import Batch
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, ramp_up
-from mixseg.methods.ema import Teacher
+from mixseg.methods.ema import EMATeacher
 from mixseg.methods.losses import entropy
 from mixseg.methods.losses.precision import at_least_float32
-from mixseg.methods.supervision import supervised_on, unlabelled_images
+from mixseg.methods.supervision import supervised_on, unlabeled_images
 
 # Note: the published schedules count epochs of 200 steps out of 100; these are the same shares of training.
 # See docs/concepts/deviations.md.
@@ -58,7 +58,7 @@ class SSCO(Method):
         super().__init__()
         networks = [build(1) for _ in range(students)]
         self.students = nn.ModuleList(networks)
-        self.teachers = nn.ModuleList(Teacher(network) for network in networks)
+        self.teachers = nn.ModuleList(EMATeacher(network) for network in networks)
         self.weights = {name: weight for name, weight in weights.items() if weight}
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
@@ -68,7 +68,7 @@ class SSCO(Method):
             found = [supervised_on(net, batch.full, self.weights) for net in self.students]  # type: ignore[arg-type]
             # Note: per voxel; the released code divides by the classes as well. See docs/concepts/deviations.md.
             values |= {name: torch.stack([of_one[name] for of_one in found]).mean() for name in found[0]}
-        images = unlabelled_images(batch)
+        images = unlabeled_images(batch)
         if images is not None:
             values |= self._unsupervised(images, progress)
         if "consistency" not in values:  # the normalisation of the teachers needs to see scans all the same

@@ -13,9 +13,9 @@ from mixseg.methods.losses import cross_entropy
 from mixseg.networks import Network
 
 
-def unlabelled_images(batch: Batch) -> Tensor | None:
-    """The images ``(B, channels, *S)`` of the partly labelled and the bare scans alike, or None; no label is read."""
-    images = [part.image for part in (batch.partial, batch.bare) if part.rows]
+def unlabeled_images(batch: Batch) -> Tensor | None:
+    """The images ``(B, channels, *S)`` of the partly labelled and the unlabeled scans, or None; no label is read."""
+    images = [part.image for part in (batch.partial, batch.unlabeled) if part.rows]
     return torch.cat(images) if images else None
 
 

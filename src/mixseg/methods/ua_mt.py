@@ -22,9 +22,9 @@ from torch import Tensor
 
 from mixseg.core.types import Batch
 from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, mean_where, ramp_up
-from mixseg.methods.ema import Teacher, probabilities
+from mixseg.methods.ema import EMATeacher, probabilities
 from mixseg.methods.losses.precision import at_least_float32
-from mixseg.methods.supervision import supervised_on, unlabelled_images
+from mixseg.methods.supervision import supervised_on, unlabeled_images
 
 PASSES = 8
 COPIES = 2
@@ -47,7 +47,7 @@ class UAMT(Method):
     def __init__(self, build: BuildNetwork, weights: Mapping[str, float], options: MethodOptions) -> None:
         super().__init__()
         self.student = build(1)
-        self.teacher = Teacher(self.student)
+        self.teacher = EMATeacher(self.student)
         self.weights = {name: weight for name, weight in weights.items() if weight}
 
     def forward(self, batch: Batch, progress: Number) -> dict[str, Term]:
@@ -55,7 +55,7 @@ class UAMT(Method):
         values: dict[str, Tensor] = {}
         if batch.full.rows:
             values |= supervised_on(self.student, batch.full, self.weights)
-        images = unlabelled_images(batch)
+        images = unlabeled_images(batch)
         if images is not None and "consistency" in self.weights:
             values["consistency"] = self._consistency(images, progress)
         return {name: Term(value, self._weight(name, progress)) for name, value in values.items()}

@@ -70,7 +70,7 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
         found_in = "; ".join(f"{run.path}: {', '.join(run.classes[1:])}" for run in found)
         raise MixsegError(f"The runs have no class in common ({found_in}): compare those that segment the same.")
     for group in groups.values():
-        _refuse_repeated(group)
+        _check_seeds_differ(group)
     names = [_name(settings, described) for settings in described]
     if max(map(len, names)) > LONGEST:
         folders = folder_names([group[0].path for group in groups.values()])
@@ -121,7 +121,7 @@ def folder_names(paths: Sequence[Path]) -> list[str]:
     return [Path(*each[-depth:]).as_posix() for each in parts]
 
 
-def _refuse_repeated(group: Sequence[RunFiles]) -> None:
+def _check_seeds_differ(group: Sequence[RunFiles]) -> None:
     """Nothing, or one sentence if a seed is there twice: a copy has no spread, and a repetition not that of seeds."""
     seen: dict[str, RunFiles] = {}
     for run in group:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mixseg.core.files import replacing
 from mixseg.core.types import IGNORE
 from mixseg.report.html import Html, bullets, figure_png, folded, joined, page, paragraph, table
-from mixseg.report.inspection import Inspection, Look, Preview
+from mixseg.report.inspection import Inspection, Preview, ScanReport
 from mixseg.report.inspection.tables import kind_in_words
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def inspection_page(inspection: Inspection) -> str:
 
 
 def _overlays(inspection: Inspection) -> Html:
-    shown = [one for one in inspection.looks if one.preview is not None]
+    shown = [one for one in inspection.scans if one.preview is not None]
     if not shown:
         return paragraph("No scan could be read.")
     rows = [shown[start : start + A_ROW] for start in range(0, len(shown), A_ROW)]
@@ -76,17 +76,17 @@ def _legend(inspection: Inspection) -> Html:
     return Html("<p>" + " &nbsp; ".join(marks) + "</p>")
 
 
-def _figure(looks: Sequence[Look]) -> Figure:
+def _figure(scans: Sequence[ScanReport]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(2.6 * A_ROW, 5.4), layout="constrained")
     panels = figure.subplots(2, A_ROW, squeeze=False)
     for panel in panels.flat:
         panel.set_axis_off()
-    for column, look in enumerate(looks):
-        preview = look.preview
+    for column, scan in enumerate(scans):
+        preview = scan.preview
         assert preview is not None, "only scans with a preview are shown"
-        panels[0, column].set_title(f"{look.case.id}, slice {preview.index}\n{kind_in_words(look.case)}", fontsize=8)
+        panels[0, column].set_title(f"{scan.case.id}, slice {preview.index}\n{kind_in_words(scan.case)}", fontsize=8)
         _draw(panels[0, column], preview, (slice(None), slice(None)), labels=False)
         _draw(panels[1, column], preview, _box(preview))
     return figure

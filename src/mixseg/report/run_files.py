@@ -105,8 +105,8 @@ class RunFiles:
     def best(self) -> Best | None:
         """The first look with the highest score, if there were validation scans."""
         # Where there was nothing to score the log holds null.
-        looks = [Best(entry["step"], entry["score"]) for entry in self.log if entry.get("score") is not None]
-        return max(looks, key=lambda look: (look.score, -look.step)) if looks else None
+        entries = [Best(entry["step"], entry["score"]) for entry in self.log if entry.get("score") is not None]
+        return max(entries, key=lambda entry: (entry.score, -entry.step)) if entries else None
 
     @property
     def best_is_last(self) -> bool:

@@ -23,7 +23,7 @@ WHO = {
     "full": "train, with full masks",
     "proposed": "train, with masks that another run proposed",
     "partial": "train, partly labelled",
-    "bare": "train, without labels",
+    "unlabeled": "train, without labels",
     "unused": "not used, a class was not looked for",
     "val": "validation",
     "test patients": "test",
@@ -146,7 +146,7 @@ def _checkpoints(run: RunFiles) -> str:
         return f"{last} {none}"
     return (
         f"{last} best: the highest mean DSC of the {branch_name(run.answer, run.branches)} on the validation scans, "
-        f"looked at every {count(run.config.training.looks, 'step')}: step {run.best.step}, "
+        f"looked at every {count(run.config.training.validation_interval, 'step')}: step {run.best.step}, "
         f"{100 * run.best.score:.2f} %. "
         "Its validation scores are a little too good, because it was chosen on them."
     )

@@ -22,7 +22,7 @@ from mixseg.networks.folding import folded
 from mixseg.networks.redundant_biases import drop_idle_biases
 from mixseg.runs.checkpoint import load_weights
 from mixseg.runs.config import Config
-from mixseg.runs.device import tell_tracer
+from mixseg.runs.device import configure_tracer
 from mixseg.runs.folder import RunFolder
 
 
@@ -117,7 +117,7 @@ def speed_up(method: Method, config: Config, fabric: Fabric) -> None:
     if not config.runtime.compile:
         return
     wait([fetch_compiler()])
-    tell_tracer()
+    configure_tracer()
     if recordable(method, fabric):
         method.compile(dynamic=False, options=COMPILER)
         return

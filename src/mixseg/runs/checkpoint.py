@@ -47,10 +47,10 @@ class State:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """What the training has taken so far, by phase."""
     record: Record = field(default_factory=Record)
-    """The losses since the last look."""
+    """The losses since the last validation."""
 
     def keep_if_best(self, score: float) -> None:
-        """Remember the present weights if no look scored higher; the first of equals stays."""
+        """Remember the present weights if none scored higher at a validation; the first of equals stay."""
         if score > self.best_score:
             self.best_score, self.best_step, self.best = score, self.step, copied(self.method)
 
@@ -205,7 +205,12 @@ def _read(path: Path, device: torch.device, needed: Set[str], *, mmap: bool = Fa
         raise MixsegError(f"{path} was cut short, or is no checkpoint at all: {ANOTHER}")
     if not isinstance(content, dict) or not needed <= set(content):
         raise MixsegError(f"{path} is not the kind of checkpoint that is needed here: {ANOTHER}")
-    return content
+    return {**content, "method": {_with_new_name(name): tensor for name, tensor in content["method"].items()}}
+
+
+def _with_new_name(name: str) -> str:
+    """What a tensor of an earlier version is called today."""
+    return name.replace("elder.", "ema.", 1) if name.startswith("elder.") else name
 
 
 def _load(method: Method, weights: Weights, path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from mixseg.core.errors import MixsegError, did_you_mean, known
 from mixseg.core.files import read_json
+from mixseg.core.renamed import renamed
 from mixseg.data.prepare.options import check_spacing
 from mixseg.methods import METHODS, terms_of
 from mixseg.methods.losses import divergence
@@ -124,15 +125,15 @@ def make_config(**settings: Any) -> Config:  # noqa: ANN401 - keys in either for
     known("method", method, METHODS)
     known("preset", preset, PRESETS)
     as_typed(Literal[2, 3], dims, "'dims'")
-    full, partial, bare = METHODS[method].batch[dims]
+    full, partial, unlabeled = METHODS[method].batch[dims]
     preferred = PRESETS[preset][dims]
     # A preset weighs terms that not every method has.
     weights = {k: v for k, v in preferred.get("weights", {}).items() if k in terms_of(method)}
     settled: dict[str, Any] = {
         **preferred,
         "weights": {**weights, **METHOD_WEIGHTS.get((preset, method), {})},
-        # A method that takes partly labelled scans and counts no bare ones leaves those to the scans.
-        "batch": {"full": full, "partial": partial, "bare": bare or (None if partial else 0)},
+        # A method that takes partly labelled scans and counts no unlabeled ones leaves those to the scans.
+        "batch": {"full": full, "partial": partial, "unlabeled": unlabeled or (None if partial else 0)},
         **{"method": method, "preset": preset, "dims": dims},
     }
     return from_dict(merged(settled, changes))  # a change of one batch size or weight leaves the others as they are
@@ -150,10 +151,15 @@ def flat(content: Mapping[str, Any], where: str = "the config") -> dict[str, Any
         given = _from_group(name, value, where) if in_group else _from_key(name, value, where)
         if twice := next((key for key in given if key in found and not isinstance(found[key], Mapping)), None):
             raise MixsegError(f"{twice!r} is set twice in {where}, in its group and without: leave one of them out.")
-        found = merged(found, given)
+        found = merged(found, {key: _with_new_names(key, of) for key, of in given.items()})
     if isinstance(found.get("batch"), BatchSizes):  # from Python
         found["batch"] = dataclasses.asdict(found["batch"])
     return found
+
+
+def _with_new_names(key: str, value: object) -> object:
+    """Batch sizes and weights by today's names; any other value as it is."""
+    return renamed(value) if key in ("batch", "weights") and isinstance(value, Mapping) else value
 
 
 def _from_group(group: str, content: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -231,7 +237,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return settings
 
 
-def refuse_unused(settings: Mapping[str, Any], dims: int) -> None:
+def check_keys_apply(settings: Mapping[str, Any], dims: int) -> None:
     """Nothing, or one sentence about a setting that a run of ``dims`` axes has no use for.
 
     Settings that name keys of both, as those of a run do, serve either.

@@ -66,18 +66,18 @@ class BatchSizes:
 
     Attributes:
         full: With full masks.
-        partial: With partial labels, and half of them without any where there are such scans and ``bare`` is None.
-        bare: Without labels; None leaves it to the scans. 0 is none, if there are partly labelled ones.
+        partial: With partial labels, and half of them without any where there are such scans and ``unlabeled`` is None.
+        unlabeled: Without labels; None leaves it to the scans. 0 is none, if there are partly labelled ones.
     """
 
     full: int = 8
     partial: int = 16
-    bare: int | None = None
+    unlabeled: int | None = None
 
     @property
     def counts(self) -> dict[Kind, int]:
         """What there is of each kind before the scans have a say."""
-        return {"full": self.full, "partial": self.partial, "bare": self.bare or 0}
+        return {"full": self.full, "partial": self.partial, "unlabeled": self.unlabeled or 0}
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class TrainingConfig:
     on_collapse: Literal["warn", "stop"] = option("warn", effect=False)
 
     @property
-    def looks(self) -> int:
+    def validation_interval(self) -> int:
         """Steps between two looks at the validation scans."""
         return self.validate_every or max(1, min(50, self.steps // 100))
 

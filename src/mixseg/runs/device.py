@@ -79,7 +79,7 @@ def make_fabric(hardware: Hardware, precision: str) -> Fabric:
 
 
 @contextmanager
-def said_once(hardware: Hardware) -> Iterator[None]:
+def on_rank_zero_only(hardware: Hardware) -> Iterator[None]:
     """Inside, of processes that train together only the first prints: each of them comes this way by itself."""
     follows = hardware.devices * hardware.nodes > 1 and rank_zero_only.rank != 0  # type: ignore[attr-defined]
     with redirect_stdout(None) if follows else nullcontext():
@@ -102,7 +102,7 @@ def torch_as_it_was() -> Iterator[None]:
             setattr(functorch, switch, position)
 
 
-def tell_tracer() -> None:
+def configure_tracer() -> None:
     """How torch traces what it compiles, in this process."""
     # What was compiled for a run serves the next one of the process if only its seed differs; others compile anew.
     dynamo.recompile_limit = COMPILED_RUNS
@@ -130,7 +130,7 @@ def has_bf16(accelerator: str) -> bool:
     return accelerator == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def disband() -> None:
+def destroy_process_group() -> None:
     """Leave the group of processes, if there is one: a process that ends as a member of it may abort."""
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
@@ -157,7 +157,7 @@ def accelerator_of(device: str) -> str:
     return device
 
 
-def lead(fabric: Fabric, act: Callable[[], T]) -> T:
+def on_rank_zero(fabric: Fabric, act: Callable[[], T]) -> T:
     """What the first process finds by ``act``, in every process.
 
     Its error is raised there, as it is; the others end without a word, so that nobody waits and it is told once.

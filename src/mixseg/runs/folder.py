@@ -16,7 +16,8 @@ from filelock import FileLock, Timeout
 
 from mixseg import __version__
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import explained, read_json, refuse_foreign, sweep, write_json
+from mixseg.core.files import check_not_foreign, explained, read_json, sweep, write_json
+from mixseg.core.renamed import renamed
 from mixseg.runs.config import REMOVED, Config, from_dict, keys_where, settings_of, to_dict
 from mixseg.runs.config_groups import Traits
 from mixseg.runs.provenance import commit, source_hash
@@ -60,9 +61,9 @@ class RunFolder:
         """Whether anything was learnt here yet: until then the folder is free for other settings."""
         return any((self.path / name).exists() for name in ("last.pt", "finished.json"))
 
-    def refuse_foreign(self) -> None:
+    def check_not_foreign(self) -> None:
         """Nothing, or one sentence if the folder holds something else than a run: scans, predictions, other runs."""
-        refuse_foreign(self.path, "config.json", "run folder", harmless=_may_lie_there)
+        check_not_foreign(self.path, "config.json", "run folder", harmless=_may_lie_there)
 
     @property
     def config(self) -> Config:
@@ -79,7 +80,12 @@ class RunFolder:
     @property
     def facts(self) -> dict[str, Any]:
         """environment.json: versions, device, data and who was train, val and test."""
-        return dict(self._once("environment.json", lambda path: self._json(path.name)))
+        return dict(self._once("environment.json", self._described))
+
+    def _described(self, path: Path) -> dict[str, Any]:
+        """What environment.json says, the kinds of supervision by today's names."""
+        content: dict[str, Any] = self._json(path.name)
+        return {**content, "protocol": renamed(content["protocol"])} if "protocol" in content else content
 
     def named(self, source: str) -> RunFolder:
         """The run that this one calls ``source``: relative to the folder that holds it, or to the current one.
@@ -105,21 +111,21 @@ class RunFolder:
         return read_json(self.path / name)
 
     def begin(self, config: Config, facts: dict[str, Any]) -> None:
-        """Take the folder for ``config``, or continue the run that it holds: see ``refuse_another``."""
+        """Take the folder for ``config``, or continue the run that it holds: see ``check_same_run``."""
         sweep(self.path)
         (self.path / "finished.json").unlink(missing_ok=True)
         write_json(self.path / "config.json", to_dict(config))
         self._read["config.json"] = (_stamp(self.path / "config.json"), (config, {}))
         write_json(self.path / "environment.json", facts)
 
-    def refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
+    def check_same_run(self, config: Config, facts: dict[str, Any]) -> None:
         """Nothing, or one sentence if the folder holds a run that differs in more than its length."""
         if not self.begun:
             return
-        self.refuse_changed(config)
-        self.refuse_other_data(facts)
+        self.check_unchanged(config)
+        self.check_same_data(facts)
 
-    def refuse_other_data(self, facts: Mapping[str, Any]) -> None:
+    def check_same_data(self, facts: Mapping[str, Any]) -> None:
         """The same, of its data, classes and split alone."""
         was = self.facts
         whose = f" ({was['folder']})" if "folder" in was else ""
@@ -128,11 +134,11 @@ class RunFolder:
                 f"{self.path} holds a run on other data{whose}, or on another split of them: choose another --out."
             )
 
-    def refuse_changed(self, config: Config, *, compared: Callable[[Traits], bool] = lambda key: key.fixed) -> None:
+    def check_unchanged(self, config: Config, *, compared: Callable[[Traits], bool] = lambda key: key.fixed) -> None:
         """The same, of its settings alone, those of them that are ``compared``."""
         if not self.begun:
             return
-        self._refuse_removed()
+        self._check_no_removed_keys()
         before, now = self.config, config
         changed = next((key for key in keys_where(compared) if now.value(key) != before.value(key)), None)
         if changed:
@@ -147,7 +153,7 @@ class RunFolder:
                 f"{self.path} was trained for {steps} steps already: ask for more, or for less elsewhere."
             )
 
-    def _refuse_removed(self) -> None:
+    def _check_no_removed_keys(self) -> None:
         """Nothing, or one sentence about a run that this version can predict with and not continue."""
         for key, value in self._once("config.json", self._parsed)[1].items():
             if value != REMOVED[key]:

@@ -1,4 +1,4 @@
-"""What a run notes on its way: one JSON line a look, the losses since the last one, and where the seconds go."""
+"""The log of a run: a JSON line at each validation, the losses since the last one, and where the seconds go."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from mixseg.core.files import explained, replacing
+from mixseg.core.renamed import renamed
 from mixseg.methods import Number, Term
 
-Tell = Callable[[Mapping[str, Any]], None]
+OnEntry = Callable[[Mapping[str, Any]], None]
 """Is given each entry after it was written."""
 
 
 class Log:
-    """``log.jsonl``, and whoever else is to be told of every look.
+    """``log.jsonl``, and whoever else wants each of its entries.
 
     Lines from after ``keep_until`` belong to steps that are done again, and go.
 
@@ -29,9 +30,9 @@ class Log:
         last: The latest entry; empty before the first.
     """
 
-    def __init__(self, path: Path, *, keep_until: int, tell: Iterable[Tell] = ()) -> None:
+    def __init__(self, path: Path, *, keep_until: int, listeners: Iterable[OnEntry] = ()) -> None:
         self.path = path
-        self.tell = tuple(tell)
+        self.listeners = tuple(listeners)
         kept = [entry for entry in read_log(path) if entry["step"] <= keep_until]
         with replacing(path) as temporary:
             temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
@@ -42,8 +43,8 @@ class Log:
         with explained(self.path), self.path.open("a") as file:
             file.write(json.dumps(_strict(entry), allow_nan=False) + "\n")
         self.last = entry
-        for tell in self.tell:
-            tell(entry)
+        for listener in self.listeners:
+            listener(entry)
 
 
 def _strict(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -62,14 +63,22 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     entries = []
     for line in path.read_text().splitlines():
         try:
-            entries.append(json.loads(line))
+            entries.append(_with_new_names(json.loads(line)))
         except json.JSONDecodeError:
             break
     return entries
 
 
+def _with_new_names(entry: Any) -> Any:  # noqa: ANN401 - what a line of JSON holds
+    """A line of an earlier version with today's names of its terms."""
+    if not isinstance(entry, dict):
+        return entry
+    terms = {key: renamed(entry[key]) for key in ("terms", "weights") if isinstance(entry.get(key), dict)}
+    return {**renamed(entry, {"told": "message"}), **terms}
+
+
 class Record:
-    """The loss and its terms since the last look. They stay on the device, so that no step waits for the host."""
+    """The loss and its terms since the last validation. They stay on the device, so that no step waits for the host."""
 
     def __init__(self) -> None:
         self.losses: list[Tensor] = []
@@ -91,9 +100,10 @@ class Record:
     def of(cls, content: Mapping[str, Any]) -> Self:
         """What ``content`` was made from."""
         record = cls()
-        record.losses, record.values = content["losses"], content["values"]
+        record.losses, record.values = content["losses"], renamed(content["values"])
+        weights = renamed(content["weights"])
         # Earlier checkpoints hold the last weight alone.
-        record.weights = {name: kept if isinstance(kept, list) else [kept] for name, kept in content["weights"].items()}
+        record.weights = {name: kept if isinstance(kept, list) else [kept] for name, kept in weights.items()}
         return record
 
     def take_means(self, mean: Callable[[Tensor], Tensor]) -> None:
@@ -113,16 +123,16 @@ class Record:
         return {"loss": float(torch.stack(self.losses).mean()), "terms": values, "weights": weights}
 
 
-TRAINING = ("start", "compile", "steps", "looks", "checkpoints")
+TRAINING = ("start", "compile", "steps", "validation", "checkpoints")
 """The phases of the training itself, which a run that goes on has had some of before."""
 
 
 class Phases:
-    """A clock with names: ``end("looks")`` gives the time since the last ``end`` to the looks. It adds up to the whole.
+    """A clock with names: ``end("steps")`` gives the time since the last ``end`` to the steps. It adds up to the whole.
 
     The phases of a run: data (read and brought to the training grid), start (network, data and optimiser to the
-    device), compile (the first steps, in which compilation and tuning happen; on a GPU alone), steps, looks (at the
-    validation scans), checkpoints (what training waited for them), assess (label maps, scores, pictures).
+    device), compile (the first steps, in which compilation and tuning happen; on a GPU alone), steps, validation,
+    checkpoints (what training waited for them), assess (label maps, scores, pictures).
     """
 
     def __init__(self) -> None:
@@ -137,7 +147,7 @@ class Phases:
 
     def go_on_from(self, earlier: Mapping[str, float]) -> None:
         """Count what an earlier process spent on the same training."""
-        for name, seconds in earlier.items():
+        for name, seconds in renamed(earlier).items():
             if name in TRAINING:
                 self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 

@@ -11,7 +11,7 @@ STRONG: dict[str, Any] = {
     "weight_decay": 1e-2,
     "schedule": "poly",
     "augment": "strong",
-    "weights": {"weak": 0.1, "dice": 1.0, "mix": 1.0},
+    "weights": {"weak": 0.1, "dice": 1.0, "cutmix": 1.0},
     "largest": None,
 }
 """The default recipe, in slices and volumes alike."""

@@ -15,8 +15,8 @@ from mixseg.data.prepare.archive import contents, unpack
 from mixseg.data.prepare.build import digest
 from mixseg.data.prepare.store import Prepared
 from mixseg.datasets.split import Split, read_split
-from mixseg.runs.config import Config, make_config, read_config, refuse_unused
-from mixseg.runs.device import Hardware, said_once
+from mixseg.runs.config import Config, check_keys_apply, make_config, read_config
+from mixseg.runs.device import Hardware, on_rank_zero_only
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.log import Phases
 from mixseg.runs.provenance import COMMIT_VARIABLE
@@ -52,7 +52,7 @@ def _train_all(options: argparse.Namespace) -> None:
         settings, run = read_config(path), RunFolder(options.out / path.stem)
         source = Packed(options.data, options.split)
         found = assemble(source, settings, run, hardware=hardware, test=options.test)
-        with said_once(hardware):
+        with on_rank_zero_only(hardware):
             say(f"{path.stem}: {found.config.method.name}, {found.config.training.steps} steps")
         phases.end("data")
         train_run(run, found.config, found.data, hardware=hardware, test=options.test, phases=phases)
@@ -79,7 +79,7 @@ class Packed:
     def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
         """As it is told: plans are made where the files are."""
         config = make_config(**settings)
-        refuse_unused(settings, config.data.dims)
+        check_keys_apply(settings, config.data.dims)
         return config, []
 
     def split(self, config: Config) -> Split:

@@ -13,13 +13,13 @@ from mixseg.core.types import KINDS
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.supervision import Data, Proposals, see
 from mixseg.datasets.split import NO_TEST, Split, set_n
-from mixseg.inference.predictor import one_piece
+from mixseg.inference.predictor import single_component
 from mixseg.methods import METHODS
 from mixseg.runs.config import Config, flat
 from mixseg.runs.config_groups import BatchSizes
-from mixseg.runs.device import Hardware, said_once
+from mixseg.runs.device import Hardware, on_rank_zero_only
 from mixseg.runs.folder import RunFolder
-from mixseg.training.checks import refuse_early
+from mixseg.training.checks import check_before_reading
 from mixseg.training.pseudo_labels import propose
 
 
@@ -75,10 +75,10 @@ def assemble(
     Raises:
         MixsegError: The settings suit no scans or not these, or the run folder is another run's.
     """
-    run.refuse_foreign()
+    run.check_not_foreign()
     settings = source.complete(flat(settings))
-    refuse_early(settings, run, hardware)
-    with said_once(hardware):
+    check_before_reading(settings, run, hardware)
+    with on_rank_zero_only(hardware):
         config, plan = source.config(settings, run, hardware)
         split = source.split(config)
         if test and not split.test:
@@ -104,25 +104,25 @@ def seen_by(config: Config, prepared: Prepared, split: Split, *, proposals: Prop
 def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
     """The batch sizes that the data allow: rows of a kind that is not there go to the other kind without full masks.
 
-    Where there are both and nobody has said how many rows are bare, half of them are.
+    Where there are both and nobody has said how many rows are unlabeled, half of them are.
     """
     there = {kind: bool(data.train.get(kind)) for kind in KINDS}
     if not there["full"]:
         raise MixsegError(
             "No fully labelled scan to train on: outline at least one, or check the labels with `mixseg inspect`."
         )
-    weak = batch.partial + (batch.bare or 0)
-    if there["partial"] and there["bare"]:
-        bare = weak // 2 if batch.bare is None else batch.bare
-        return replace(batch, partial=weak - bare, bare=bare)
-    return replace(batch, partial=weak if there["partial"] else 0, bare=weak if there["bare"] else 0)
+    weak = batch.partial + (batch.unlabeled or 0)
+    if there["partial"] and there["unlabeled"]:
+        unlabeled = weak // 2 if batch.unlabeled is None else batch.unlabeled
+        return replace(batch, partial=weak - unlabeled, unlabeled=unlabeled)
+    return replace(batch, partial=weak if there["partial"] else 0, unlabeled=weak if there["unlabeled"] else 0)
 
 
 def settle_largest(largest: tuple[int, ...] | None, data: Data) -> tuple[int, ...]:
     """The classes of which a prediction keeps one piece: those asked for, else those that are one piece in the data."""
     if largest is None:
         masks = [scan.full for scan in data.train.get("full", ()) if scan.full is not None]
-        return one_piece(masks, len(data.classes))
+        return single_component(masks, len(data.classes))
     strange = [index for index in largest if not 0 < index < len(data.classes)]
     if strange:
         raise MixsegError(

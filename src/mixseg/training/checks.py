@@ -20,16 +20,16 @@ from mixseg.data.supervision import Data
 from mixseg.methods import METHODS, Method
 from mixseg.networks import Network
 from mixseg.runs.build import build
-from mixseg.runs.config import Config, from_dict, make_config, refuse_unused, to_dict
+from mixseg.runs.config import Config, check_keys_apply, from_dict, make_config, to_dict
 from mixseg.runs.config_groups import DataConfig, TrainingConfig
 from mixseg.runs.device import Hardware, accelerator_of
 from mixseg.runs.folder import RunFolder
 from mixseg.training.plan.settings import PLANNED, taken_over
-from mixseg.training.pseudo_labels import FILE, find_source, refuse_unfinished
-from mixseg.training.trackers import refuse_absent
+from mixseg.training.pseudo_labels import FILE, check_finished, find_source
+from mixseg.training.trackers import check_installed
 
 
-def refuse_early(settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> None:
+def check_before_reading(settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> None:
     """Nothing, or one sentence about what ``run`` can never have, whatever the scans are.
 
     Where the plan will choose slices or volumes, it is what suits neither.
@@ -42,32 +42,32 @@ def refuse_early(settings: Mapping[str, Any], run: RunFolder, hardware: Hardware
     errors = []
     for dims in choices:
         try:
-            _refuse({**settings, "dims": dims}, run, hardware)
+            _check_settings({**settings, "dims": dims}, run, hardware)
             break
         except MixsegError as error:
             errors.append(error)
     else:
         raise errors[0]
     if "dims" in settings:
-        refuse_unused(given, settings["dims"])
+        check_keys_apply(given, settings["dims"])
 
 
-def _refuse(settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> None:
+def _check_settings(settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> None:
     config = make_config(**settings)
     _ = config.data.prepare_options  # which checks itself
-    refuse_absent(config)
+    check_installed(config)
     # Whether what the scans have a say in differs from a run that has begun shows later.
-    run.refuse_changed(config, compared=lambda key: key.fixed and not key.settled)
+    run.check_unchanged(config, compared=lambda key: key.fixed and not key.settled)
     source = find_source(config, run)
     if source is not None and not (run.path / FILE).exists():  # a run that has begun has its masks
-        refuse_unfinished(source)
+        check_finished(source)
     if config.data.split:
         read_json(Path(config.data.split))
     planned = config.preset == PLANNED
     if not planned or "batch" in settings:
         check_share("full", config.training.batch.full, hardware.devices * hardware.nodes)
     sized = not planned or ("size" if config.data.dims == 2 else "patch") in settings
-    _refuse_network(_shape(config), sized, sized and (not planned or "batch" in settings))
+    _check_network(_shape(config), sized, sized and (not planned or "batch" in settings))
 
 
 def _shape(config: Config) -> str:
@@ -85,7 +85,7 @@ def _shape(config: Config) -> str:
 
 
 @cache
-def _refuse_network(shape: str, sized: bool, filled: bool) -> None:
+def _check_network(shape: str, sized: bool, filled: bool) -> None:
     """Nothing, or one sentence about a network that cannot be built, or not be fed where the grid or batch is known."""
     config = from_dict(json.loads(shape))
     try:
@@ -136,9 +136,9 @@ def terms_off(config: Config, data: Data) -> str:
     off = [name for name, weight in weights.items() if weight and name not in fed_by_full]
     if any(scan.partial is not None for scans in data.train.values() for scan in scans):
         off = [name for name in off if name != "weak"]
-    if any(data.train.get(kind) for kind in ("partial", "bare")):
+    if any(data.train.get(kind) for kind in ("partial", "unlabeled")):
         return "No scan has partial labels: the term weak is off." if "weak" in off else ""
-    return f"No scan is partly labelled or unlabelled: what needs one is off ({', '.join(off)})." if off else ""
+    return f"No scan is partly labelled or unlabeled: what needs one is off ({', '.join(off)})." if off else ""
 
 
 def left_out(config: Config, data: Data) -> str:
@@ -178,7 +178,7 @@ def no_best(data: Data) -> str:
 def unseen(config: Config, data: Data) -> str:
     """A sentence about the train scans of a kind that no row of a step is for, or ""."""
     told = []
-    kinds: dict[Kind, str] = {"partial": "partly labelled", "bare": "unlabelled"}
+    kinds: dict[Kind, str] = {"partial": "partly labelled", "unlabeled": "unlabeled"}
     for kind, words in kinds.items():
         names = [scan.name for scan in data.train.get(kind, ())]
         if names and not config.training.batch.counts[kind]:

@@ -37,7 +37,7 @@ from mixseg.datasets.split import (
 from mixseg.evaluation.evaluate import evaluate
 from mixseg.inference.predictor import Predictor
 from mixseg.runs.config import Config
-from mixseg.runs.device import Hardware, said_once
+from mixseg.runs.device import Hardware, on_rank_zero_only
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.log import Phases
 from mixseg.training.assemble import assemble
@@ -47,7 +47,7 @@ from mixseg.training.train import Trained, train_run
 SEEN_AS = {
     "full": "outlined",
     "partial": "partly labelled",
-    "bare": "without labels",
+    "unlabeled": "without labels",
     "proposed": "with proposed masks",
 }
 """What a run is trained on, the strongest first: of a patient with several scans, that counts."""
@@ -130,10 +130,10 @@ def train_folder(
         test: Score the test scans too.
     """
     phases, hardware, run = Phases(), hardware or Hardware(), RunFolder(out)
-    run.refuse_foreign()  # before the scans are looked at
+    run.check_not_foreign()  # before the scans are looked at
     source = ScanFolder(folder, dataset, flags)
     found = assemble(source, settings or {}, run, hardware=hardware, test=test)
-    with said_once(hardware):
+    with on_rank_zero_only(hardware):
         say(who_trains(found.data, found.split, source.cases))
     phases.end("data")
     trained = train_run(run, found.config, found.data, hardware=hardware, test=test, phases=phases)

@@ -22,14 +22,14 @@ from mixseg.methods import Method
 from mixseg.runs.build import evaluating, speed_up, without_compiling
 from mixseg.runs.checkpoint import State, Writer
 from mixseg.runs.config import Config
-from mixseg.runs.device import end_others, lead
+from mixseg.runs.device import end_others, on_rank_zero
 from mixseg.runs.log import Log, Phases, Record
 from mixseg.training.step import PLAIN_FIRST, make_optimizer, make_step
 from mixseg.training.trackers import make_trackers
 
-Look = Callable[[Method, float, Mapping[str, Any], Mapping[str, float]], dict[str, Any]]
+Validate = Callable[[Method, float, Mapping[str, Any], Mapping[str, float]], dict[str, Any]]
 """(method, progress, the log's entry before, the loss' terms since then) -> what is seen between steps, for the log.
-"score" chooses the best checkpoint, "told" is shown beside the progress bar, "warning" is said aloud, "collapsed" may
+"score" chooses the best checkpoint, "message" is shown beside the progress bar, "warning" above it, "collapsed" may
 stop the run."""
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -38,7 +38,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 60.0
 def fit(
     method: Method,
     feed: Feed,
-    look: Look,
+    validate: Validate,
     *,
     config: Config,
     folder: Path,
@@ -57,7 +57,7 @@ def fit(
     # Before anything is loaded or copied: it settles the precision of the weights.
     model, optimizer = fabric.setup(method, state.optimizer)
     state.resume(folder)
-    _refuse_beginning(state, config, folder, fabric)
+    _check_common_start(state, config, folder, fabric)
     phases = phases or Phases()
     phases.go_on_from(state.seconds)
     with (
@@ -66,7 +66,7 @@ def fit(
         Progress("training", total=config.training.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
         ExitStack() as plainly,
     ):
-        pause = _Pause(look, config, folder, fabric, state, bar, writer, phases, interrupts)
+        pause = _Pause(validate, config, folder, fabric, state, bar, writer, phases, interrupts)
         train_on = make_step(model, optimizer, feed, config, fabric)
         compiled = state.step + PLAIN_FIRST + 1 if fabric.device.type == "cuda" else None
         phases.end("start")
@@ -87,16 +87,16 @@ def fit(
             if state.step == compiled:
                 torch.cuda.synchronize()
                 phases.end("compile")
-            looks = state.step % config.training.looks == 0 or state.step == config.training.steps
+            looks = state.step % config.training.validation_interval == 0 or state.step == config.training.steps
             if not looks and not (saves and pause.due):
                 continue
             if fabric.world_size > 1:
                 state.record.take_means(partial(fabric.all_reduce, reduce_op="mean"))  # type: ignore[arg-type]
-            _refuse_nan(state.record, feed, state.step, folder, writer)
+            _check_losses_finite(state.record, feed, state.step, folder, writer)
             phases.end("steps")  # what was launched is done: the host has seen its losses
             if looks:
                 record, state.record = state.record, Record()
-                lead(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
+                on_rank_zero(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
             else:
                 pause.save()
             interrupts.deliver()
@@ -104,8 +104,8 @@ def fit(
     return state
 
 
-def _refuse_beginning(state: State, config: Config, folder: Path, fabric: Fabric) -> None:
-    if lead(fabric, lambda: state.step) != state.step:
+def _check_common_start(state: State, config: Config, folder: Path, fabric: Fabric) -> None:
+    if on_rank_zero(fabric, lambda: state.step) != state.step:
         raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
     if state.step > config.training.steps:
         raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
@@ -135,7 +135,7 @@ def _writing(state: State, steps: int, fabric: Fabric, given: Writer | None) -> 
         with nullcontext() if given else writer:
             yield writer
             if not given:
-                lead(fabric, writer.wait)
+                on_rank_zero(fabric, writer.wait)
     except KeyboardInterrupt as interrupt:
         writer.close()
         end_others(fabric)
@@ -152,7 +152,7 @@ class _Pause:
 
     def __init__(
         self,
-        look: Look,
+        validate: Validate,
         config: Config,
         folder: Path,
         fabric: Fabric,
@@ -162,13 +162,13 @@ class _Pause:
         phases: Phases,
         interrupts: Interrupts,
     ) -> None:
-        self.look, self.config, self.folder = look, config, folder
+        self.validate, self.config, self.folder = validate, config, folder
         self.fabric, self.state, self.bar, self.writer, self.phases = fabric, state, bar, writer, phases
         self.interrupts = interrupts
         self.log: Log | None = None
         if fabric.is_global_zero:
             trackers = make_trackers(folder, config, keep_until=state.step)
-            self.log = Log(folder / "log.jsonl", keep_until=state.step, tell=[each.write for each in trackers])
+            self.log = Log(folder / "log.jsonl", keep_until=state.step, listeners=[each.write for each in trackers])
         self.began, self.saved = time.monotonic(), -math.inf  # so that the first look leaves a checkpoint
         if 0 < state.step < config.training.steps:
             bar.say(f"{folder} goes on after step {state.step} of {config.training.steps}.")
@@ -186,11 +186,11 @@ class _Pause:
         state, method = self.state, self.state.method
         entry = {"step": state.step, "lr": lr, **record.entry()}
         with evaluating(method, self.fabric):
-            entry |= self.look(method, state.step / self.config.training.steps, self.log.last, entry["terms"])
+            entry |= self.validate(method, state.step / self.config.training.steps, self.log.last, entry["terms"])
             state.keep_if_best(entry["score"])
         self.log.write(entry)
         _tell(self.bar, entry)
-        self.phases.end("looks")
+        self.phases.end("validation")
         stop = bool(entry.get("collapsed")) and self.config.training.on_collapse == "stop"
         first, last = self.saved < self.began, state.step == self.config.training.steps
         if stop or first or last or self.due:
@@ -202,14 +202,14 @@ class _Pause:
     def save(self) -> None:
         """Leave a checkpoint."""
         self.writer.wait()
-        _refuse_broken(self.state, self.folder)
+        _check_weights_finite(self.state, self.folder)
         self.state.seconds = self.phases.entry()
         self.writer.save(self.state, self.folder)
         self.saved = time.monotonic()
         self.phases.end("checkpoints")
 
 
-def _refuse_nan(record: Record, feed: Feed, step: int, folder: Path, writer: Writer) -> None:
+def _check_losses_finite(record: Record, feed: Feed, step: int, folder: Path, writer: Writer) -> None:
     bad = record.first_bad()
     if bad is None:
         return
@@ -221,7 +221,7 @@ def _refuse_nan(record: Record, feed: Feed, step: int, folder: Path, writer: Wri
     )
 
 
-def _refuse_broken(state: State, folder: Path) -> None:
+def _check_weights_finite(state: State, folder: Path) -> None:
     """Nothing, or one sentence about weights that are lost: a finite loss may have had gradients that were not."""
     if not all(bool(tensor.isfinite().all()) for tensor in state.method.state_dict().values()):
         raise MixsegError(f"The weights are no longer finite numbers after step {state.step}: {_remedy(folder)}")
@@ -234,6 +234,6 @@ def _remedy(folder: Path) -> str:
 
 def _tell(bar: Progress, entry: dict[str, Any]) -> None:
     terms = " ".join(f"{name} {value:.4g}" for name, value in entry["terms"].items())
-    bar.step(f"{terms}  {entry.get('told', '')}", count=0)
+    bar.step(f"{terms}  {entry.get('message', '')}", count=0)
     if entry.get("warning"):
         bar.say(entry["warning"])

@@ -60,7 +60,7 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
     """Nothing, or one sentence on why ``source`` cannot propose masks for the scans ``wanted``."""
     theirs, data = source.config.data, config.data
     where = source.path
-    refuse_unfinished(source)
+    check_finished(source)
     facts = source.facts
     classes = tuple(facts["classes"])
     if classes != prepared.classes:
@@ -79,17 +79,17 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
             "its masks would not fit; train it on these scans and partial labels."
         )
     held_out = {case.id for case in prepared.cases if case.patient in {*split.val, *split.test}}
-    _refuse_insight(source, facts["protocol"], split, set(wanted), held_out)
+    _check_no_leak(source, facts["protocol"], split, set(wanted), held_out)
 
 
-def refuse_unfinished(source: RunFolder) -> None:
+def check_finished(source: RunFolder) -> None:
     """Nothing, or one sentence if ``source`` is still to be trained."""
     if source.finished is None:
         where = source.path
         raise MixsegError(f"{where} is not finished, so it cannot propose masks: repeat its training to finish it.")
 
 
-def _refuse_insight(
+def _check_no_leak(
     source: RunFolder, protocol: Mapping[str, Any], split: Split, wanted: set[str], held_out: set[str]
 ) -> None:
     """No proposal may come from labels that the new run must not see, and no score from labels that it has learnt."""
@@ -165,7 +165,7 @@ def propose(
     begun = kept(run, source)
     if begun is not None:
         return begun
-    scans = see(prepared, split, sees="unlabelled", n=config.data.set, ratio=config.data.ratio).train["bare"]
+    scans = see(prepared, split, sees="unlabeled", n=config.data.set, ratio=config.data.ratio).train["unlabeled"]
     if not scans:
         raise MixsegError(f"All train scans of {prepared.folder} have full masks: there is nothing to propose.")
     check_source(source, config, prepared, split, [scan.name for scan in scans])

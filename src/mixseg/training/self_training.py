@@ -55,7 +55,7 @@ def self_train(
         raise MixsegError(f"--rounds is {rounds}: ask for at least one.")
     if hardware and hardware.nodes > 1:
         raise MixsegError("Rounds are trained on one machine: over several, train each with --method proposals --from.")
-    _refuse_folder(out)
+    _check_folder(out)
     settings = flat(settings or {})
     if given := sorted({"method", "proposals_from"} & set(settings)):
         raise MixsegError(
@@ -66,8 +66,8 @@ def self_train(
     seed = settings.get("seed", runs[0].config.training.seed)
     seed = make_config(seed=seed).training.seed  # refused unless it is one
     if "steps" in settings:
-        _refuse_other_steps(out, runs[1:], settings["steps"])
-    _refuse_other_scans(folder, runs[1:])
+        _check_steps(out, runs[1:], settings["steps"])
+    _check_scans_unchanged(folder, runs[1:])
     for number, (before, run) in enumerate(pairwise(runs), start=1):
         asked = _seen_from(out, before.path)
         wanted = {**settings, "method": "proposals", "proposals_from": asked, "seed": seed + SEEDS_APART * number}
@@ -84,15 +84,15 @@ def _round(out: Path, number: int) -> Path:
     return out / f"round-{number}"
 
 
-def _refuse_folder(out: Path) -> None:
+def _check_folder(out: Path) -> None:
     """Nothing, or one sentence if ``out`` holds something else than rounds: a run, scans, predictions."""
     if (out / "config.json").exists():
         raise MixsegError(f"{out} is a run, whose report.html would be lost: choose another folder as --out.")
     if not _round(out, 1).exists():
-        RunFolder(out).refuse_foreign()
+        RunFolder(out).check_not_foreign()
 
 
-def _refuse_other_scans(folder: Path, rounds: Sequence[RunFolder]) -> None:
+def _check_scans_unchanged(folder: Path, rounds: Sequence[RunFolder]) -> None:
     """Nothing, or one sentence about scans that are not there, or not those that a round was trained on."""
     if not folder.exists():
         raise MixsegError(f"{folder} does not exist: check the path to the scans.")
@@ -102,7 +102,7 @@ def _refuse_other_scans(folder: Path, rounds: Sequence[RunFolder]) -> None:
             raise MixsegError(f"{run.path} holds a run on other data ({theirs}): choose another --out.")
 
 
-def _refuse_other_steps(out: Path, rounds: Sequence[RunFolder], steps: object) -> None:
+def _check_steps(out: Path, rounds: Sequence[RunFolder], steps: object) -> None:
     """Nothing, or one sentence if a round would be trained longer from which the next one has its proposals already."""
     for number, run in enumerate(rounds, start=1):
         later = _round(out, number + 1)

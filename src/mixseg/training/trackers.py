@@ -33,7 +33,7 @@ class Tracker(Protocol):
         """One look."""
 
 
-def refuse_absent(config: Config) -> None:
+def check_installed(config: Config) -> None:
     """Nothing, or one sentence about a library that ``config`` asks for and that is not installed."""
     for key in NAMES:
         if config.value(key) and find_spec(key) is None:

@@ -20,7 +20,7 @@ from mixseg.core.progress import Progress
 from mixseg.core.signals import terminable
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
-from mixseg.data.resample import uncut
+from mixseg.data.resample import restore_cropped
 from mixseg.data.scan import Scan
 from mixseg.data.supervision import Data
 from mixseg.datasets.split import NO_TEST
@@ -30,7 +30,14 @@ from mixseg.inference.report_slices import CHECKPOINT, write_examples
 from mixseg.runs.build import build, fetch_compiler
 from mixseg.runs.checkpoint import State, Weights, Writer
 from mixseg.runs.config import Config
-from mixseg.runs.device import Hardware, accelerator_of, disband, lead, make_fabric, settle_precision
+from mixseg.runs.device import (
+    Hardware,
+    accelerator_of,
+    destroy_process_group,
+    make_fabric,
+    on_rank_zero,
+    settle_precision,
+)
 from mixseg.runs.folder import RunFolder, environment
 from mixseg.runs.log import Phases, read_log
 from mixseg.training.assemble import settle_batch, settle_largest
@@ -38,7 +45,7 @@ from mixseg.training.checks import check_classes, remarks
 from mixseg.training.loop import fit
 from mixseg.training.pseudo_labels import FILE as PROPOSALS
 from mixseg.training.pseudo_labels import write_proposals
-from mixseg.training.validation import Look
+from mixseg.training.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ def train_run(
     went before too.
     """
     phases = phases or Phases()
-    run.refuse_foreign()
+    run.check_not_foreign()
     check_classes(data)
     # Patients or masks that are missing are told now, before hours are spent.
     if test and not data.open_test():
@@ -96,13 +103,13 @@ def train_run(
     fabric = make_fabric(hardware, precision)
     trained = None
     with ExitStack() as held:
-        held.callback(disband)
+        held.callback(destroy_process_group)
 
         def begin() -> bool:
             """Take the folder; False if there is nothing left to do in it."""
             held.enter_context(run.locked())
             facts = environment(fabric.device, data.hash) | {"precision": precision} | _facts(data)
-            run.refuse_another(config, facts)
+            run.check_same_run(config, facts)
             done = run.finished
             if done and (done["test"] or not test) and config == run.config:
                 return False
@@ -112,7 +119,7 @@ def train_run(
             return True
 
         state = None
-        begun, writer = lead(fabric, begin), held.enter_context(Writer())
+        begun, writer = on_rank_zero(fabric, begin), held.enter_context(Writer())
         if begun:
             if (told := remarks(config, data)) and fabric.is_global_zero:
                 say(*told)
@@ -193,10 +200,10 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: 
         compiled=config.runtime.compile and fabric.device.type == "cuda",
     )
     method = build(config, channels=data.channels, classes=len(data.classes))
-    watched = [*data.train.get("partial", ()), *data.train.get("bare", ())]
+    watched = [*data.train.get("partial", ()), *data.train.get("unlabeled", ())]
     seen, classes = data.train["full"], data.classes
-    look = Look(data.val, watched, seen, classes=classes, config=config, device=fabric.device, feed=feed)
-    return fit(method, feed, look, config=config, folder=folder.path, fabric=fabric, phases=phases, writer=writer)
+    validation = Validation(data.val, watched, seen, classes=classes, config=config, device=fabric.device, feed=feed)
+    return fit(method, feed, validation, config=config, folder=folder.path, fabric=fabric, phases=phases, writer=writer)
 
 
 def _assess(trained: Trained, data: Data, run: RunFolder, *, test: bool) -> list[Row]:
@@ -214,11 +221,11 @@ def _assess(trained: Trained, data: Data, run: RunFolder, *, test: bool) -> list
                     keep(f"{checkpoint}/{branch}/{scan.name}", labels)
                     key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
                     assert scan.full is not None, "val and test scans have full masks"
-                    guess, truth = uncut(labels, scan.full, scan.beyond)
+                    guess, truth = restore_cropped(labels, scan.full, scan.cropped)
                     jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))
                 bar.step(scan.name)
         rows = [row for job in jobs for row in job.result()]
-    predict = partial(trained.of(CHECKPOINT).maps, sureness=True)
+    predict = partial(trained.of(CHECKPOINT).maps, confidence=True)
     write_examples(run.path / "examples.npz", rows, parts, predict, dims=trained.predictor.config.data.dims)
     write_metrics(run.path / "metrics.csv", rows)
     return rows

@@ -19,7 +19,7 @@ from mixseg.core.types import IGNORE
 from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
 from mixseg.evaluation.scores import short_name
-from mixseg.inference.predictor import winners
+from mixseg.inference.predictor import argmax
 from mixseg.inference.sliding_window import Forward, Grey, Windows, predict_slabs, predict_slices
 from mixseg.methods import Method
 from mixseg.methods.losses import DIVERGENCES
@@ -31,11 +31,11 @@ TOO_LITTLE = 0.05
 """A class has died out when its share falls below a twentieth of what is expected."""
 GRACE = 0.1, 0.3
 """The share of training before which nothing is judged to have run away, or died out: a rare class is found late."""
-APART = 0.5
+CONTRADICTION = 0.5
 """Teacher and student contradict each other when their divergence exceeds so many nats per voxel; 0.01 is usual."""
 UNDECIDED = 0.9
 """The student decides nothing when its entropy exceeds so much of the largest possible."""
-ANCHORED = frozenset({"full", "dice", "weak", "distill", "mix"})
+ANCHORED = frozenset({"full", "dice", "weak", "distill", "cutmix"})
 """Terms that hold a model to labels or to a teacher. The others make it sure or consistent, of whatever it says."""
 
 
@@ -103,7 +103,7 @@ class Guard:
         return ""
 
     def _branches(self, entropy: float, divergence: float, progress: float) -> str:
-        if progress >= GRACE[0] and divergence > APART:
+        if progress >= GRACE[0] and divergence > CONTRADICTION:
             remedy = _either(self._raise("distill"), self._lower()) or "Train longer"
             return f"student and teacher contradict each other ({divergence:.2g} nats apart per voxel). {remedy}."
         if progress >= GRACE[1] and entropy > UNDECIDED * math.log(len(self.classes)):
@@ -159,7 +159,7 @@ class Answers(NamedTuple):
     probs: dict[str, Tensor]
 
 
-class Held:
+class ScansOnDevice:
     """Scans that stay on the device, so that a look costs little more than its forward passes."""
 
     def __init__(self, scans: Sequence[Scan], config: Config, device: torch.device) -> None:
@@ -193,7 +193,7 @@ class Held:
                 yield Answers(self.owner[at : at + 1], truth, {name: probs[None] for name, probs in found.items()})
 
 
-class Look:
+class Validation:
     """``look(method, progress, before, terms)`` is an entry of the log: DSC of every output and class, a warning.
 
     Args:
@@ -220,9 +220,11 @@ class Look:
     ) -> None:
         self.classes, self.steps, self.feed = classes, config.training.steps, feed
         val = val if any(scan.shows_foreground for scan in val) else ()
-        self.val = Held(val, config, device)
-        self.lost = torch.stack([_lost(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
-        self.watched = Held(_few(watched, config.data.dims), config, device)
+        self.val = ScansOnDevice(val, config, device)
+        self.cropped = (
+            torch.stack([_cropped_voxels(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
+        )
+        self.watched = ScansOnDevice(_few(watched, config.data.dims), config, device)
         # The methods that learn from partial labels are those that can pass their rows jointly.
         joint = config.ablation.passes == "joint" and "weak" in config.method.all_weights
         self.guard = Guard(classes, _shares(seen, len(classes)), config.method.all_weights, joint)
@@ -234,14 +236,14 @@ class Look:
 
         ``terms`` are those of the loss, unweighted, since then.
         """
-        entry: dict[str, Any] = {"score": float("nan"), "told": ""}
+        entry: dict[str, Any] = {"score": float("nan"), "message": ""}
         if self.val.images:
             dsc = self._dsc(method)
             entry["dsc"] = dsc
             means = {name: float(torch.tensor(list(values.values())).nanmean()) for name, values in dsc.items()}
             entry["score"] = means[method.outputs[0]]
             said = (f"{short_name(name, method.outputs)} {value:.1%}" for name, value in means.items())
-            entry["told"] = f"DSC on val: {', '.join(said)}"
+            entry["message"] = f"DSC on val: {', '.join(said)}"
         if self.watched.images:
             entry["watch"] = watch = self._watch(method)
             # From the log, so that a run which was killed says what one which was not would have said.
@@ -258,12 +260,12 @@ class Look:
         scans, kinds = len(self.val.images), len(self.classes)
         device = self.val.owner.device
         overlap = {name: torch.zeros((scans, kinds), dtype=torch.float32, device=device) for name in method.outputs}
-        sizes = {name: self.lost.clone() for name in method.outputs}
+        sizes = {name: self.cropped.clone() for name in method.outputs}
         for owner, truth, found in self.val(method):
             assert truth is not None, "validation scans have full masks"
             labelled = truth != IGNORE
             for name, probs in found.items():
-                guess = winners(probs, dim=1)
+                guess = argmax(probs, dim=1)
                 for index in range(1, kinds):
                     ours, theirs = (guess == index) & labelled, truth == index
                     overlap[name][:, index].index_add_(0, owner, (ours & theirs).flatten(1).sum(1).float())
@@ -281,7 +283,7 @@ class Look:
         seen = []
         for _, _, found in self.watched(method):
             answer = found[method.outputs[0]]
-            guess = winners(answer, dim=1)
+            guess = argmax(answer, dim=1)
             shares = [(guess == index).float().mean() for index in range(len(self.classes))]
             unsure = torch.special.entr(answer).sum(dim=1).mean()
             apart = DIVERGENCES["kl"](answer, found.get("top", answer)).mean()
@@ -311,11 +313,11 @@ def _few(scans: Sequence[Scan], dims: int) -> list[Scan]:
     return watched
 
 
-def _lost(scan: Scan, classes: int) -> Tensor:
+def _cropped_voxels(scan: Scan, classes: int) -> Tensor:
     """How many voxels of each class lie beyond the grid: no answer has them, so they count as missed."""
-    if scan.beyond is None:
+    if scan.cropped is None:
         return torch.zeros(classes)
-    return torch.from_numpy(np.bincount(scan.beyond[:, 0], minlength=classes)).float()
+    return torch.from_numpy(np.bincount(scan.cropped[:, 0], minlength=classes)).float()
 
 
 def _shares(scans: Sequence[Scan], classes: int) -> list[float]:

@@ -19,10 +19,10 @@ from mixseg.core.files import explained, replacing_folder, write_json
 from mixseg.core.types import IGNORE, Bytes, Labels
 from mixseg.core.workers import run_all
 from mixseg.data.prepare.options import PrepareOptions
-from mixseg.data.prepare.store import ARRAYS, BEYOND, FADED, FORMAT, Prepared, PreparedCase
+from mixseg.data.prepare.store import ARRAYS, CROPPED, FORMAT, TOO_THIN, Prepared, PreparedCase
 from mixseg.data.resample import (
     centred,
-    cut_off,
+    cropped_foreground,
     kept_part,
     resize_image,
     resize_labels,
@@ -31,7 +31,7 @@ from mixseg.data.resample import (
     size_at,
     to_slices,
 )
-from mixseg.data.scan import Header, Native, Places, Scan, check_headers, not_meant
+from mixseg.data.scan import Header, Native, Scan, VoxelIndices, check_headers, spacing_not_meant
 from mixseg.datasets.partial_labels import GENERATORS
 
 INDEX = "index.json"
@@ -96,9 +96,9 @@ def build(
         jobs = [_Job(folder, case, load, options) for case, load in zip(cases, loads, strict=True)]
         ids = [case.id for case in cases]
         filled = run_all(_fill, jobs, names=ids, label="preparing", workers=workers)
-        beyond = np.concatenate([places for _, places in filled])
-        if len(beyond):
-            np.save(folder / BEYOND, beyond)
+        cropped = np.concatenate([places for _, places in filled])
+        if len(cropped):
+            np.save(folder / CROPPED, cropped)
         index = {
             "format": FORMAT,
             "hash": key,
@@ -117,7 +117,7 @@ def lay_out(headers: Sequence[Header], options: PrepareOptions) -> list[Prepared
     cases = []
     offset = 0
     generated = options.partial in GENERATORS
-    meant = not not_meant(headers)
+    meant = not spacing_not_meant(headers)
     for header in headers:
         shape, spacing, field = _placed(header, options)
         case = PreparedCase(
@@ -172,12 +172,12 @@ def to_grid(native: Native, case: PreparedCase, options: PrepareOptions) -> tupl
     final = case.shape[3 - options.dims :]
     image = centred(resize_image(stack(native.image), size, smooth=keeps_shape), final, 0)
     table = _targets(native.header.classes, options)
-    full = partial = beyond = None
-    faded: tuple[int, ...] = ()
+    full = partial = cropped = None
+    thin: tuple[int, ...] = ()
     if native.full is not None:
         full = table[(resize_masks if keeps_shape else resize_labels)(stack(native.full), size)]
-        faded = faded_classes(table[native.full], full)
-        beyond = cut_off(full, final)
+        thin = too_thin(table[native.full], full)
+        cropped = cropped_foreground(full, final)
     if options.partial in GENERATORS and full is not None:
         rng = np.random.default_rng([options.seed, zlib.crc32(case.id.encode())])
         partial = GENERATORS[options.partial](full, rng, axis=0 if options.dims == 2 else -1)
@@ -191,23 +191,23 @@ def to_grid(native: Native, case: PreparedCase, options: PrepareOptions) -> tupl
         high=native.high,
         mean=mean,
         std=std,
-        faded=faded,
-        lost=0 if beyond is None else len(beyond),
-        lost_partial=_labelled(partial) - _labelled(kept),
+        thin=thin,
+        cropped_full=0 if cropped is None else len(cropped),
+        cropped_partial=_labelled(partial) - _labelled(kept),
     )
     spacing = case.spacing if case.spacing_known else None
     full = None if full is None else centred(full, final, IGNORE)
-    return Scan(case.id, image, full, kept, mean, std, spacing, beyond, case), case
+    return Scan(case.id, image, full, kept, mean, std, spacing, cropped, case), case
 
 
 def _labelled(labels: Labels | None) -> int:
     return 0 if labels is None else int((labels != IGNORE).sum())
 
 
-def faded_classes(before: Labels, after: Labels) -> tuple[int, ...]:
-    """Classes, but for the background, of whose share of a mask less than ``FADED`` is left on another grid."""
+def too_thin(before: Labels, after: Labels) -> tuple[int, ...]:
+    """Classes, but for the background, of whose share of a mask less than ``TOO_THIN`` is left on another grid."""
     was, left = (np.bincount(mask.ravel(), minlength=IGNORE + 1)[:IGNORE] / mask.size for mask in (before, after))
-    return tuple(index for index in np.flatnonzero(left < FADED * was).tolist() if index)
+    return tuple(index for index in np.flatnonzero(left < TOO_THIN * was).tolist() if index)
 
 
 def _targets(classes: tuple[str, ...], options: PrepareOptions) -> Labels:
@@ -227,7 +227,7 @@ def _allocate(path: Path, size: int) -> None:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
-def _fill(job: _Job) -> tuple[PreparedCase, Places]:
+def _fill(job: _Job) -> tuple[PreparedCase, VoxelIndices]:
     """Write one scan into the arrays; return its entry, now complete, and what the grid cuts off."""
     scan, case = to_grid(job.load(), job.case, job.options)
     for name in ARRAYS:
@@ -238,7 +238,7 @@ def _fill(job: _Job) -> tuple[PreparedCase, Places]:
             IGNORE if part is None else part.ravel()
         )
         target.flush()
-    return case, np.empty((0, 4), np.int32) if scan.beyond is None else scan.beyond
+    return case, np.empty((0, 4), np.int32) if scan.cropped is None else scan.cropped
 
 
 def moments(image: Bytes, case: PreparedCase) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -261,8 +261,8 @@ def _moments(image: Bytes) -> tuple[float, float]:
 def _content(folder: Path) -> str:
     """The hash of the arrays, which are on the disk when this returns."""
     state = hashlib.blake2b(digest_size=16)
-    for path in (*(folder / f"{name}.npy" for name in ARRAYS), folder / BEYOND):
-        if path.name == BEYOND and not path.exists():
+    for path in (*(folder / f"{name}.npy" for name in ARRAYS), folder / CROPPED):
+        if path.name == CROPPED and not path.exists():
             continue
         with path.open("r+b") as file:  # Windows syncs only what it may write
             while block := file.read(1 << 22):

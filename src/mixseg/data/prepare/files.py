@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import refuse_replacing
+from mixseg.core.files import check_replaceable
 from mixseg.core.types import Case, Source
 from mixseg.data.intensity import to_8_bits
 from mixseg.data.prepare.build import INDEX, PREPARED, build, digest, existing, key_of
@@ -42,7 +42,7 @@ def prepare(
     found = existing(out, key_of([fingerprint(case) for case in cases], options))
     if found is not None:
         return found
-    refuse_replacing(out, INDEX, PREPARED)  # before minutes of work, not after
+    check_replaceable(out, INDEX, PREPARED)  # before minutes of work, not after
     known = checked(cases, headers() if headers else [read_header(case) for case in cases])
     loads = [partial(read_native, case, header, clip=options.clip) for case, header in zip(cases, known, strict=True)]
     return build(out, known, loads, options, workers=workers)

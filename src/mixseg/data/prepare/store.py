@@ -12,14 +12,18 @@ import numpy as np
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import read_json
+from mixseg.core.renamed import renamed
 from mixseg.core.types import Bytes, Kind
 from mixseg.data.intensity import FAINT, faint
-from mixseg.data.scan import Header, Places
+from mixseg.data.scan import Header, VoxelIndices
 
 FORMAT = 1
 ARRAYS = ("image", "full", "partial")
-BEYOND = "beyond.npy"
-FADED = 0.8
+CROPPED, CROPPED_BEFORE = "cropped.npy", "beyond.npy"
+"""What the grid cuts off, and the same of earlier versions."""
+RENAMED = {"lost": "cropped_full", "lost_partial": "cropped_partial", "faded": "thin"}
+"""Keys of their entries."""
+TOO_THIN = 0.8
 """A structure of whose volume less is left on the training grid is too thin for it."""
 A_FEW = 0.1
 """Of the masks: a scan in which a structure happens to be tiny is no fault of the grid."""
@@ -43,9 +47,9 @@ class PreparedCase:
         std: Standard deviation of the 8-bit image, per channel.
         field: In 2D, the size of the resampled slices before they are cropped or padded to ``shape``; empty where each
             slice is stretched to it.
-        lost: How many foreground voxels of the full mask the crop cuts off; ``Prepared.beyond`` has them.
-        lost_partial: How many labelled voxels of the partial map it cuts off.
-        faded: Classes of the full mask that are too thin for the grid.
+        cropped_full: How many foreground voxels of the full mask the crop cuts off; ``Prepared.cropped`` has them.
+        cropped_partial: How many labelled voxels of the partial map it cuts off.
+        thin: Classes of the full mask that are too thin for the grid.
     """
 
     header: Header
@@ -60,9 +64,9 @@ class PreparedCase:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     field: tuple[int, ...] = ()
-    lost: int = 0
-    lost_partial: int = 0
-    faded: tuple[int, ...] = ()
+    cropped_full: int = 0
+    cropped_partial: int = 0
+    thin: tuple[int, ...] = ()
 
     @property
     def id(self) -> str:
@@ -94,7 +98,7 @@ class PreparedCase:
         """The strongest supervision that this scan has."""
         if self.has_full:
             return "full"
-        return "partial" if self.has_partial else "bare"
+        return "partial" if self.has_partial else "unlabeled"
 
     @property
     def voxels(self) -> int:
@@ -123,7 +127,7 @@ class PreparedCase:
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], *, channels: int) -> Self:
         """The case that ``as_json`` described, or that an earlier version did."""
-        entry = tuples(entry if "header" in entry else _with_header(entry, channels))
+        entry = tuples(renamed(entry if "header" in entry else _with_header(entry, channels), RENAMED))
         return cls(**{**entry, "header": Header(**entry["header"])})
 
 
@@ -191,49 +195,52 @@ class Prepared:
         return self._part("full", case).reshape(case.shape)
 
     def partial(self, case: PreparedCase) -> Bytes:
-        """``case.shape``: class indices, IGNORE where unlabelled."""
+        """``case.shape``: class indices, IGNORE where unlabeled."""
         return self._part("partial", case).reshape(case.shape)
 
-    def beyond(self, case: PreparedCase) -> Places:
-        """``(case.lost, 4)``: foreground of the full mask that lies beyond the grid, see ``resample.cut_off``."""
-        if not case.lost:
+    def cropped(self, case: PreparedCase) -> VoxelIndices:
+        """``(case.cropped_full, 4)``: what ``resample.cropped_foreground`` found outside the grid."""
+        if not case.cropped_full:
             return np.empty((0, 4), np.int32)
-        first = sum(other.lost for other in self.cases if other.offset < case.offset)
-        path = self.folder / BEYOND
+        first = sum(other.cropped_full for other in self.cases if other.offset < case.offset)
+        path = self.folder / CROPPED
+        path = path if path.exists() else path.with_name(CROPPED_BEFORE)
         try:
             every = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise MixsegError(f"{path} cannot be read ({error}): prepare the scans again.") from None
-        return np.asarray(every[first : first + case.lost], np.int32)
+        return np.asarray(every[first : first + case.cropped_full], np.int32)
 
     def remarks(self) -> list[str]:
         """Sentences about labels that the grid cuts off or is too coarse for, and about images that show nothing."""
-        return [*self._losses(), *self._faded(), *faint([case.id for case in self.cases if case.is_faint])]
+        return [*self._cropped_labels(), *self._too_thin(), *faint([case.id for case in self.cases if case.is_faint])]
 
-    def _faded(self) -> list[str]:
+    def _too_thin(self) -> list[str]:
         masks = [case for case in self.cases if case.has_full]
-        said = []
+        found = []
         for index, name in enumerate(self.classes):
-            faded = [case for case in masks if index in case.faded]
-            if len(faded) > A_FEW * len(masks):
-                said.append(
-                    f"The training grid is too coarse for {name}: {len(faded)} of {len(masks)} full masks keep less "
-                    f"than {FADED:.0%} of it there, where scores are counted too. Smaller voxels (spacing), or a "
+            thin = [case for case in masks if index in case.thin]
+            if len(thin) > A_FEW * len(masks):
+                found.append(
+                    f"The training grid is too coarse for {name}: {len(thin)} of {len(masks)} full masks keep less "
+                    f"than {TOO_THIN:.0%} of it there, where scores are counted too. Smaller voxels (spacing), or a "
                     "larger size, keep it."
                 )
-        return said
+        return found
 
-    def _losses(self) -> list[str]:
-        full, partial = (sum(getattr(case, which) for case in self.cases) for which in ("lost", "lost_partial"))
-        if not full + partial:
+    def _cropped_labels(self) -> list[str]:
+        concerned = [case for case in self.cases if case.cropped_full + case.cropped_partial]
+        if not concerned:
             return []
-        worst = max(self.cases, key=lambda case: (case.lost, case.lost_partial))
+        full = sum(case.cropped_full for case in concerned)
+        partial = sum(case.cropped_partial for case in concerned)
+        worst = max(concerned, key=lambda case: (case.cropped_full, case.cropped_partial))
         size = "x".join(map(str, worst.shape[1:]))
         return [
             f"Slices of {size} pixels cut off {full} foreground voxels of full masks and {partial} labelled ones of "
-            f"partial masks in {sum(1 for case in self.cases if case.lost + case.lost_partial)} of {len(self.cases)} "
-            f"scans (most in {worst.id}: {worst.lost} and {worst.lost_partial}); scores count the former as missed, "
-            "and nothing learns from the latter. A larger size, or spacing, keeps them."
+            f"partial masks in {len(concerned)} of {len(self.cases)} scans (most in {worst.id}: {worst.cropped_full} "
+            f"and {worst.cropped_partial}); scores count the former as missed, and nothing learns from the latter. A "
+            "larger size, or spacing, keeps them."
         ]
 
     def slices(self) -> tuple[Bytes, Bytes, Bytes]:

@@ -45,7 +45,7 @@ def read_ids(source: Source | Path) -> Volume:
 
 
 def read_labels(source: Source) -> Volume:
-    """Class indices (uint8, IGNORE where unlabelled), translated by ``source.ids``."""
+    """Class indices (uint8, IGNORE where unlabeled), translated by ``source.ids``."""
     if source.ids is None:
         raise ValueError(f"{source.path} is not a label source: it has no ids.")
     volume = read_ids(source)
@@ -58,7 +58,7 @@ def read_labels(source: Source) -> Volume:
         else:
             remedy = (
                 f" (declared: {listed(sorted(source.ids), most=8)}): "
-                "declare it as a class, or say with --unlabelled or --background what it means."
+                "declare it as a class, or say with --unlabeled or --background what it means."
             )
         raise MixsegError(f"{source.path} holds the undeclared label {called}{remedy}")
     return Volume(_translate(volume.array, source.ids), volume.affine, volume.spacing_known)

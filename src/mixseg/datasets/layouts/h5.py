@@ -159,6 +159,6 @@ def _case(
 
 
 def _is_partial(label: Source) -> bool:
-    """Whether an array called "label" holds unlabelled voxels; it is read only if the flags or the rule allow that."""
+    """Whether an array called "label" holds unlabeled voxels; it is read only if the flags or the rule allow that."""
     ids = label.ids or {}
     return IGNORE in ids.values() and any(ids.get(value) == IGNORE for value in _count(label))

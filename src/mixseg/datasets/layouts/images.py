@@ -24,11 +24,11 @@ def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
     there = _images_in(folder)
     files = there if folder == place else [place]
     if not files:
-        _refuse_the_folder_above(place)
+        _check_not_the_folder_above(place)
         return load_images(place)
     arrays = [path for path in files if formats.suffix(path) in formats.HDF5]
     if arrays and not (folder.parent / nnunet_json.NAME).exists():
-        _refuse_mixture(arrays, files)
+        _check_one_kind(arrays, files)
         # A benchmark's files, whose axes are in another order: as training would read that folder.
         return [case for case in load_images(folder) if set(files) & set(case.image[0].files)]
     stems, labels = {formats.stem(path) for path in there}, _labelled(folder)
@@ -42,7 +42,7 @@ def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
     return [Case(name, name, tuple(images)) for name, images in of_case.items()]
 
 
-def _refuse_mixture(arrays: Sequence[Path], files: Sequence[Path]) -> None:
+def _check_one_kind(arrays: Sequence[Path], files: Sequence[Path]) -> None:
     """Nothing, or one sentence about arrays of a benchmark among images, whose axes are in another order."""
     others = [path for path in files if path not in arrays]
     if others:
@@ -68,7 +68,7 @@ def _images_in(folder: Path) -> list[Path]:
     return [path for path in entries(folder) if formats.suffix(path) and not path.is_dir()]
 
 
-def _refuse_the_folder_above(folder: Path) -> None:
+def _check_not_the_folder_above(folder: Path) -> None:
     """Nothing, or one sentence if the images lie in the only folder in it that has any, and it is no dataset."""
     if any(dataset.fits(folder) for dataset in DATASETS.values()):
         return

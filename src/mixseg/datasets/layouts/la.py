@@ -18,7 +18,7 @@ SPLITS = {"Training Set": "train", "Testing Set": "test"}
 
 
 def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> list[Case]:
-    """One case per folder; one without ``laendo`` is unlabelled."""
+    """One case per folder; one without ``laendo`` is unlabeled."""
     decision = given("LA masks", MASK_IDS, CLASSES, why="the layout's own map", flags=flags or LabelFlags())
     found = [_case(folder, split, dict(decision.ids)) for folder, split in _scans(root)]
     say(decision.sentence)

@@ -1,6 +1,6 @@
 """nnU-Net's raw layout, which is also ours: ``dataset.json``, ``imagesTr``, ``labelsTr`` and their siblings.
 
-Beyond nnU-Net: a scan without a label file is unlabelled; with one channel, names need no ``_0000``; any format that
+Beyond nnU-Net: a scan without a label file is unlabeled; with one channel, names need no ``_0000``; any format that
 ``io`` reads; ``labelsTr_dense`` holds references for evaluation only; ``imagesVal`` and ``labelsVal`` are validation.
 """
 
@@ -46,10 +46,10 @@ class _Scan:
 
 
 def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> list[Case]:
-    """One case per scan; a label map with unlabelled voxels makes it "partial", one without "full", none "bare"."""
+    """One case per scan; a label map with unlabeled voxels makes it "partial", one without "full", none "unlabeled"."""
     description = nnunet_json.read(root / nnunet_json.NAME)
     scans = _scans(root, description)
-    _refuse_unknown(root / nnunet_json.NAME, description, [scan.id for scan in scans])
+    _check_scans_known(root / nnunet_json.NAME, description, [scan.id for scan in scans])
     counts = _count([scan.label for scan in scans if scan.label is not None], description)
     decisions = {}
     for part in SPLITS:
@@ -94,7 +94,7 @@ def _scans(root: Path, description: nnunet_json.Description) -> list[_Scan]:
         if part == "Tr" and description.files:
             continue
         if f"images{part}" not in there:
-            _refuse_alone(root, part, there)
+            _check_images_present(root, part, there)
             continue
         labels, dense = (
             keyed(_readable(root / name), formats.stem) if name in there else {}
@@ -112,14 +112,14 @@ def _scans(root: Path, description: nnunet_json.Description) -> list[_Scan]:
     return found
 
 
-def _refuse_alone(root: Path, part: str, there: set[str]) -> None:
+def _check_images_present(root: Path, part: str, there: set[str]) -> None:
     """Nothing, or one sentence about label maps of a part without scans: nobody would miss them."""
     for name in (f"labels{part}", f"labels{part}_dense"):
         if name in there and _readable(root / name):
             raise MixsegError(f"{root / name} has no scans, images{part} is missing: add it, or remove or rename this.")
 
 
-def _refuse_unknown(path: Path, description: nnunet_json.Description, scans: list[str]) -> None:
+def _check_scans_known(path: Path, description: nnunet_json.Description, scans: list[str]) -> None:
     """Nothing, or one sentence about an entry of no scan: whom it was meant for would go without it, unnoticed."""
     there = set(scans)
     for key, named in (("patients", description.patients), ("annotated", description.annotated)):
@@ -248,9 +248,9 @@ def _case(
     found = (None if scan.label is None else counts[scan.label]) or {}
     ids = decision.ids_in(found)
     label = None if scan.label is None else label_source(scan.label, ids, description)
-    unlabelled = [ids.get(value) == IGNORE for value in found]
-    nothing = bool(unlabelled) and all(unlabelled)
-    partial = any(unlabelled)
+    unlabeled = [ids.get(value) == IGNORE for value in found]
+    nothing = bool(unlabeled) and all(unlabeled)
+    partial = any(unlabeled)
     patient, frame = patient_and_frame(scan.id)
     if scan.id in description.patients:
         patient = description.patients[scan.id]

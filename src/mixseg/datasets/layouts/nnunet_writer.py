@@ -30,7 +30,7 @@ class Item:
     Attributes:
         id: The name of its files.
         image: One per channel: a volume, or a file, whose bytes are copied if it is .nii.gz already.
-        label: Class indices or IGNORE on the grid of the image; ``None`` leaves the scan unlabelled.
+        label: Class indices or IGNORE on the grid of the image; ``None`` leaves the scan unlabeled.
         dense: A complete mask for evaluation only.
         patient: Recorded where the id does not say it.
         split: Which of the folders it goes to.

@@ -1,7 +1,7 @@
 """Folders of slices: ``{trainFull,trainSemi,val,test}/{Img,GT,WeaklyAnnotations}/patientXXXX_PP_S.png``.
 
 PP is the phase and S the slice, so a case is a patient in a phase. GT is complete; in WeaklyAnnotations only the
-foreground is painted and 0 is unlabelled. The masks of ``trainSemi`` are for evaluation: training never sees them.
+foreground is painted and 0 is unlabeled. The masks of ``trainSemi`` are for evaluation: training never sees them.
 """
 
 from __future__ import annotations

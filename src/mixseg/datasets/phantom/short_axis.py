@@ -170,7 +170,7 @@ def _heart(canvas: Canvas, anatomy: Anatomy, tissue: Tissues, rng: np.random.Gen
 
 
 def _vessels_above(canvas: Canvas, anatomy: Anatomy, tissue: Tissues, rng: np.random.Generator) -> None:
-    """Above the valves: left and right atrium, aortic root, outflow tract: as bright as the ventricles, unlabelled."""
+    """Above the valves: left and right atrium, aortic root, outflow tract: as bright as the ventricles, unlabeled."""
     above = anatomy.depth < 0
     for at, radius in (((10, 22), 24), ((-38, 22), 22), ((-4, -10), 15), ((-32, -26), 16)):
         x, y = anatomy.centre[0] + at[0] + rng.normal(scale=3), anatomy.centre[1] + at[1] + rng.normal(scale=3)

@@ -1,1 +1,1 @@
-"""Where the runs of an experiment compute: one module for each place."""
+"""Where the runs of an experiment compute: one module for each executor."""

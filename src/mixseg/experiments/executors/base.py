@@ -34,13 +34,13 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
-    """What an executor is told.
+class Resources:
+    """What an executor may use.
 
     Attributes:
         folder: For its own logs.
         device: What runs compute on.
-        workers: How many runs at once; None is what the place suggests.
+        workers: How many runs at once; None is what the executor suggests.
         address: Of a Ray cluster to join; "" starts one here.
         slurm: Options of sbatch such as ``{"partition": "gpu"}``.
     """
@@ -64,11 +64,11 @@ EXECUTORS: dict[str, tuple[str, str]] = {
 """Name -> where its class is, and a clause about it. The libraries are optional, so they are imported when chosen."""
 
 
-def make_executor(name: str, place: Place) -> Executor:
+def make_executor(name: str, resources: Resources) -> Executor:
     """The executor called ``name``."""
     known("place to run", name, EXECUTORS)
     module, _, cls = EXECUTORS[name][0].partition(":")
-    executor: Executor = getattr(import_module(module), cls)(place)
+    executor: Executor = getattr(import_module(module), cls)(resources)
     return executor
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from mixseg.core.workers import cores
-from mixseg.experiments.executors.base import Place, gpus, thread_limits
+from mixseg.experiments.executors.base import Resources, gpus, thread_limits
 from mixseg.experiments.executors.worker import Job, as_line, open_console
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -18,10 +18,10 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 class Local:
     """Worker processes. They end with the process that made this object, even if that is killed."""
 
-    def __init__(self, place: Place) -> None:
-        self.devices = _visible_gpus(gpus(place.device))
+    def __init__(self, resources: Resources) -> None:
+        self.devices = _visible_gpus(gpus(resources.device))
         # Runs of one core each do more in an hour than one run on all cores: small layers do not share well.
-        self.workers = max(1, place.workers or len(self.devices) or cores())
+        self.workers = max(1, resources.workers or len(self.devices) or cores())
         self.running: dict[str, tuple[subprocess.Popen[bytes], int]] = {}
 
     def free(self) -> int:

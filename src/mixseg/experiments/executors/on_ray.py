@@ -10,7 +10,7 @@ from typing import Any
 from mixseg.core.errors import MixsegError
 from mixseg.core.signals import unchanged
 from mixseg.core.workers import cores
-from mixseg.experiments.executors.base import Place, gpus
+from mixseg.experiments.executors.base import Resources, gpus
 from mixseg.experiments.executors.worker import Job, execute_into_log
 
 SMALLEST_STORE = 80 * 2**20
@@ -20,7 +20,7 @@ SMALLEST_STORE = 80 * 2**20
 class OnRay:
     """Tasks of Ray. It finds the machine with room; a task whose machine dies is given to another one."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, resources: Resources) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         # Else its workers run at nice 15, and nearly stand still beside anything that is busy.
@@ -33,21 +33,21 @@ class OnRay:
         self.running: dict[str, Any] = {}
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
         with unchanged():  # else it ends this process at once on SIGTERM, its own tasks and all
-            if place.address:
-                ray.init(address=place.address, **quiet)
+            if resources.address:
+                ray.init(address=resources.address, **quiet)
             else:
-                workers = place.workers or gpus(place.device) or cores()
+                workers = resources.workers or gpus(resources.device) or cores()
                 ray.init(
                     num_cpus=max(cores(), workers),
-                    num_gpus=gpus(place.device),
+                    num_gpus=gpus(resources.device),
                     include_dashboard=False,
                     object_store_memory=SMALLEST_STORE,
                     **quiet,
                 )
         found = ray.cluster_resources()
-        self.by_gpu = place.device != "cpu" and found.get("GPU", 0) > 0
+        self.by_gpu = resources.device != "cpu" and found.get("GPU", 0) > 0
         every = found["GPU"] if self.by_gpu else found["CPU"]
-        self.workers = place.workers or max(1, int(every))
+        self.workers = resources.workers or max(1, int(every))
         share = every / self.workers
         # Ray gives a task as many threads as it has cores, and shows it no GPU but its own.
         needs = {"num_gpus": min(1.0, share)} if self.by_gpu else {"num_cpus": max(1, int(share))}

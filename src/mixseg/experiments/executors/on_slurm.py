@@ -8,7 +8,7 @@ from typing import Any
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.workers import cores
-from mixseg.experiments.executors.base import Place, gpus, thread_limits
+from mixseg.experiments.executors.base import Resources, gpus, thread_limits
 from mixseg.experiments.executors.worker import Job, execute_into_log
 
 MINUTES = 24 * 60
@@ -21,7 +21,7 @@ class OnSlurm:
 
     cluster = "slurm"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, resources: Resources) -> None:
         try:
             import submitit
         except ImportError:
@@ -29,25 +29,25 @@ class OnSlurm:
                 "submitit is not installed: pip install 'mixseg[slurm]', or run with --on local."
             ) from None
         try:
-            self.executor = submitit.AutoExecutor(folder=place.folder / "submitit", cluster=self.cluster)
+            self.executor = submitit.AutoExecutor(folder=resources.folder / "submitit", cluster=self.cluster)
         except RuntimeError as error:
             raise MixsegError(f"No SLURM here ({error}): start this where sbatch is, or use --on local.") from None
         try:
-            self.executor.update_parameters(**self.parameters(place))
+            self.executor.update_parameters(**self.parameters(resources))
         except NameError as error:
             raise MixsegError(f"--slurm: {str(error).splitlines()[0]}; name options of sbatch.") from None
-        self.workers = self.room(place)
+        self.workers = self.room(resources)
         self.running: dict[str, Any] = {}
 
-    def parameters(self, place: Place) -> dict[str, Any]:
+    def parameters(self, resources: Resources) -> dict[str, Any]:
         """What each job asks for; ``--slurm key=value`` adds to it or replaces it."""
         usual = {"name": "mixseg", "timeout_min": MINUTES, "cpus_per_task": 4}
-        usual["slurm_array_parallelism"] = place.workers or AT_ONCE
-        if place.device != "cpu":
+        usual["slurm_array_parallelism"] = resources.workers or AT_ONCE
+        if resources.device != "cpu":
             usual["gpus_per_node"] = 1
-        return {**usual, **{_parameter(key): value for key, value in place.slurm.items()}}
+        return {**usual, **{_parameter(key): value for key, value in resources.slurm.items()}}
 
-    def room(self, place: Place) -> int:
+    def room(self, resources: Resources) -> int:
         """SLURM keeps the queue: it takes all there are."""
         return 10_000
 
@@ -79,13 +79,13 @@ class OnSubmititLocal(OnSlurm):
 
     cluster = "local"
 
-    def parameters(self, place: Place) -> dict[str, Any]:
+    def parameters(self, resources: Resources) -> dict[str, Any]:
         """A GPU each, if there are any."""
-        return {"timeout_min": MINUTES, **({"gpus_per_node": 1} if gpus(place.device) else {})}
+        return {"timeout_min": MINUTES, **({"gpus_per_node": 1} if gpus(resources.device) else {})}
 
-    def room(self, place: Place) -> int:
+    def room(self, resources: Resources) -> int:
         """There is no queue here, so that too many would get into each other's way."""
-        workers = place.workers or gpus(place.device) or cores()
+        workers = resources.workers or gpus(resources.device) or cores()
         os.environ.update(thread_limits(workers))  # its processes have the environment of this one
         return workers
 

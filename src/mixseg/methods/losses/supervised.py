@@ -1,4 +1,4 @@
-"""Losses against labels. An unlabelled voxel is IGNORE, so full, partial and absent labels are one case."""
+"""Losses against labels. An unlabeled voxel is IGNORE, so full, partial and absent labels are one case."""
 
 from __future__ import annotations
 

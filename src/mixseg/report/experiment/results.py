@@ -135,7 +135,7 @@ def read_results(folder: Path) -> Results:
     plan = read_plan(folder)
 
     @cache
-    def look(name: str) -> RunFiles | Gap:
+    def find(name: str) -> RunFiles | Gap:
         path = run_path(folder, name)
         state = state_of(path, test=plan.test)
         if state.phase == "finished":
@@ -145,11 +145,11 @@ def read_results(folder: Path) -> Results:
         begun = state.phase == "begun"
         return Gap(0, name, NOT_FINISHED, f"{state.step} steps done") if begun else Gap(0, name, NOT_RUN)
 
-    return Results(folder, plan, tuple(_fill(cell, look) for cell in plan.cells))
+    return Results(folder, plan, tuple(_fill(cell, find) for cell in plan.cells))
 
 
-def _fill(cell: Cell, look: Callable[[str], RunFiles | Gap]) -> Filled:
-    found = {seed: look(name) for seed, name in sorted(cell.runs.items())}
+def _fill(cell: Cell, find: Callable[[str], RunFiles | Gap]) -> Filled:
+    found = {seed: find(name) for seed, name in sorted(cell.runs.items())}
     return Filled(
         cell,
         tuple(run for run in found.values() if isinstance(run, RunFiles)),

@@ -72,11 +72,11 @@ def against(measures: Sequence[Measure], *, on: str, logarithmic: bool = False, 
 
 
 def _draw(axes: Axes, series: Series, number: int, *, said: bool) -> None:
-    look = {**line(number), "marker": MARKERS[number % len(MARKERS)], "markersize": 5, "zorder": 3}
-    axes.plot(series.at, series.means, **look, label=plain(series.name) if series.name else None)
+    drawing = {**line(number), "marker": MARKERS[number % len(MARKERS)], "markersize": 5, "zorder": 3}
+    axes.plot(series.at, series.means, **drawing, label=plain(series.name) if series.name else None)
     if any(sd is not None for sd in series.sds):
         spread = [sd or 0.0 for sd in series.sds]
-        axes.errorbar(series.at, series.means, yerr=spread, fmt="none", ecolor=look["color"], capsize=3, zorder=2)
+        axes.errorbar(series.at, series.means, yerr=spread, fmt="none", ecolor=drawing["color"], capsize=3, zorder=2)
     for place, mean in zip(series.at, series.means, strict=True) if said else ():
         axes.annotate(
             f"{mean:.1f}",

@@ -76,11 +76,11 @@ def watch(run: RunFiles) -> Figure | None:
         return None
     steps = [entry["step"] for entry in entries]
     seen = [entry["watch"] for entry in entries]
-    apart = [look.get("divergence", 0.0) for look in seen]
+    apart = [entry.get("divergence", 0.0) for entry in seen]
     two = any(apart)
     figure, all_axes = panels(3 if two else 2, columns=3, size=(3.7, 3.4) if two else (5.4, 3.4))
     _shares(all_axes[0], run, steps)
-    _curve(all_axes[1], steps, [look["entropy"] for look in seen], 0, "")
+    _curve(all_axes[1], steps, [entry["entropy"] for entry in seen], 0, "")
     name_axes(all_axes[1], "Entropy of the answer", STEP, "mean (nats per voxel)")
     if two:
         _curve(all_axes[2], steps, apart, 0, "")
@@ -96,7 +96,7 @@ def _shares(axes: Axes, run: RunFiles, steps: Sequence[int]) -> None:
     seen = [entry["watch"] for entry in run.log if entry.get("watch")]
     for index in range(1, len(seen[0]["shares"])):
         name = run.classes[index] if index < len(run.classes) else f"class {index}"
-        _curve(axes, steps, [100 * look["shares"][index] for look in seen], index - 1, name)
+        _curve(axes, steps, [100 * entry["shares"][index] for entry in seen], index - 1, name)
         if "expected" in seen[-1]:
             expected = 100 * seen[-1]["expected"][index]
             axes.axhline(expected, color=axes.lines[-1].get_color(), linewidth=5, alpha=0.25, zorder=1)

@@ -54,13 +54,13 @@ def probability_maps(strips: Sequence[MapStrip], what: str) -> Figure:
 
 def _panel(axes: Axes, head: str, row: MapStrip, box: tuple[slice, slice]) -> Any:  # noqa: ANN401 - a mappable
     strip = row.strip
-    look: dict[str, Any] = {"cmap": "gray", "interpolation": "nearest", "aspect": strip.aspect}
+    drawing: dict[str, Any] = {"cmap": "gray", "interpolation": "nearest", "aspect": strip.aspect}
     if head in ("image", "truth"):
-        axes.imshow(strip.image[box], vmin=0, vmax=255, **look)
+        axes.imshow(strip.image[box], vmin=0, vmax=255, **drawing)
         if head == "truth":
             outline(axes, strip.truth[box])
         return None
     # As light as it is probable: the same on every printer.
-    shown = axes.imshow(row.maps[head][box] / 255, vmin=0, vmax=1, **look)
+    shown = axes.imshow(row.maps[head][box] / 255, vmin=0, vmax=1, **drawing)
     outline(axes, strip.truth[box], thin=True)
     return shown

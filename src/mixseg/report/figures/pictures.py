@@ -172,8 +172,8 @@ def _interval(centre: int, side: int, size: int) -> slice:
 
 def _panel(axes: Axes, head: str, strip: Strip, box: tuple[slice, slice]) -> Any:  # noqa: ANN401 - a mappable, for the bar
     if head == "entropy" and strip.entropy is not None:
-        look: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
-        return axes.imshow(strip.entropy[box] / 255, aspect=strip.aspect, **look)
+        drawing: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
+        return axes.imshow(strip.entropy[box] / 255, aspect=strip.aspect, **drawing)
     labels = strip.truth if head == "truth" else strip.labels.get(head)
     if head not in ("image", "truth") and labels is None:
         axes.text(0.5, 0.5, "no prediction", ha="center", va="center", fontsize=8.5, color=SOFT)
@@ -196,8 +196,10 @@ def outline(axes: Axes, labels: Bytes, *, thin: bool = False) -> None:
     for index in _outer_first(labels):
         mask = np.pad((labels == index).astype(float), 1)  # so that a structure at the edge is closed
         across, down = np.arange(mask.shape[1]) - 1, np.arange(mask.shape[0]) - 1
-        look: dict[str, Any] = {"colors": "white", "linewidths": 0.7, "linestyles": "solid"} if thin else _look(index)
-        drawn = axes.contour(across, down, mask, levels=[0.5 if thin else INSIDE], **look)
+        drawing: dict[str, Any] = (
+            {"colors": "white", "linewidths": 0.7, "linestyles": "solid"} if thin else _contour_style(index)
+        )
+        drawn = axes.contour(across, down, mask, levels=[0.5 if thin else INSIDE], **drawing)
         drawn.set_path_effects([withStroke(linewidth=1.5 if thin else 3.2, foreground="black")])
     height, width = labels.shape
     axes.set_xlim(-0.5, width - 0.5)
@@ -210,7 +212,7 @@ def _outer_first(labels: Bytes) -> list[int]:
     return sorted(found, key=lambda index: -float(np.prod(np.ptp(np.argwhere(labels == index), axis=0) + 1)))
 
 
-def _look(index: int) -> dict[str, Any]:
+def _contour_style(index: int) -> dict[str, Any]:
     number = index - 1
     return {
         "colors": STRUCTURES[number % len(STRUCTURES)],
@@ -225,9 +227,9 @@ def name_outlines(figure: Figure, classes: Sequence[str], *, truth: str = "truth
 
     handles = []
     for index, name in enumerate(classes[1:], start=1):
-        look = _look(index)
+        drawing = _contour_style(index)
         handles.append(
-            Line2D([], [], color=look["colors"], linestyle=look["linestyles"][0], linewidth=2, label=plain(name))
+            Line2D([], [], color=drawing["colors"], linestyle=drawing["linestyles"][0], linewidth=2, label=plain(name))
         )
     handles.append(Line2D([], [], color="white", linewidth=1, label=truth))
     figure.legend(

@@ -46,8 +46,11 @@ def _panel(axes: Axes, columns: Sequence[Column]) -> None:
         at = np.arange(len(columns)) + offset
         axes.plot(at, heights, color=SOFT, linewidth=0.6, alpha=0.35, zorder=1)
         for number, height in enumerate(heights):
-            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
-            axes.plot(at[number], height, **look, markersize=5, alpha=0.75, linestyle="", zorder=2)
+            drawing: dict[str, Any] = {
+                "color": COLOURS[number % len(COLOURS)],
+                "marker": MARKERS[number % len(MARKERS)],
+            }
+            axes.plot(at[number], height, **drawing, markersize=5, alpha=0.75, linestyle="", zorder=2)
     for number, (_, values) in enumerate(columns):
         if not values:
             continue

@@ -66,7 +66,7 @@ def _number(value: float | None) -> float:
 
 def draw(axes: Axes, curve: Curve, number: int) -> None:
     """The mean over seeds as the ``number``-th curve of a panel, with the range from the lowest to the highest seed."""
-    look: dict[str, Any] = line(number)
+    drawing: dict[str, Any] = line(number)
     every = max(1, len(curve.steps) // MARKS)
     # Markers of different curves do not lie on top of each other.
     marks: dict[str, Any] = {
@@ -74,7 +74,7 @@ def draw(axes: Axes, curve: Curve, number: int) -> None:
         "markersize": 5,
         "markevery": ((number * every) // 6, every),
     }
-    axes.plot(curve.steps, curve.mean, **look, **marks, label=plain(curve.name))
+    axes.plot(curve.steps, curve.mean, **drawing, **marks, label=plain(curve.name))
     if len(curve.values) > 1:
         low, high = np.min(curve.values, axis=0), np.max(curve.values, axis=0)
-        axes.fill_between(curve.steps, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        axes.fill_between(curve.steps, low, high, color=drawing["color"], alpha=0.15, linewidth=0)

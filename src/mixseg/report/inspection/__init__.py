@@ -17,10 +17,10 @@ from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.split import read_whole_split, split_beside, unnamed
 from mixseg.report.inspection import tables
 from mixseg.report.inspection.oddities import oddities
-from mixseg.report.inspection.scan import LabelMap, Look, Preview, look
+from mixseg.report.inspection.scan import LabelMap, Preview, ScanReport, inspect_scan
 from mixseg.report.inspection.tables import Row
 
-__all__ = ["Inspection", "LabelMap", "Look", "Preview", "inspect"]
+__all__ = ["Inspection", "LabelMap", "Preview", "ScanReport", "inspect"]
 
 MOST_THREADS = 8
 """Each holds a scan and its label maps in memory."""
@@ -40,22 +40,22 @@ class Inspection:
     folder: Path
     layout: str
     meanings: tuple[str, ...]
-    looks: tuple[Look, ...]
+    scans: tuple[ScanReport, ...]
 
     @property
     def cases(self) -> list[Case]:
         """The scans."""
-        return [one.case for one in self.looks]
+        return [one.case for one in self.scans]
 
     @property
     def problems(self) -> list[str]:
         """A sentence per bad file."""
-        return [sentence for one in self.looks for sentence in one.problems]
+        return [sentence for one in self.scans for sentence in one.problems]
 
     @cached_property
     def oddities(self) -> list[str]:
         """What deserves a second look, and what settles it."""
-        return [*oddities(self.looks), *self._split_oddities()]
+        return [*oddities(self.scans), *self._split_oddities()]
 
     def _split_oddities(self) -> list[str]:
         """What a training would say of the split file beside the scans, if one lies there."""
@@ -70,15 +70,15 @@ class Inspection:
 
     def summary(self) -> list[Row]:
         """(what, answer) lines about the whole folder."""
-        return tables.summary(self.layout, self.looks)
+        return tables.summary(self.layout, self.scans)
 
     def class_table(self) -> list[Row]:
         """How often each class occurs, the head first: in how many scans, and its share of the labelled voxels."""
-        return tables.classes(self.looks)
+        return tables.classes(self.scans)
 
     def scan_table(self) -> list[Row]:
         """A line per scan, the head first."""
-        return tables.scans(self.looks)
+        return tables.scans(self.scans)
 
 
 def inspect(
@@ -96,18 +96,18 @@ def inspect(
     layout = dataset or recognise(folder)
     cases = load(folder, layout, flags, meanings.append)
     shown = set(sample(cases, previews))
-    looks: dict[int, Look] = {}
+    scans: dict[int, ScanReport] = {}
     # Decompressing, most of the work, runs outside the interpreter lock: threads are enough.
     threads = min(MOST_THREADS, cores())
     with ThreadPoolExecutor(threads) as pool, Progress("inspecting", total=len(cases)) as bar:
-        jobs = {pool.submit(look, case, preview=index in shown): index for index, case in enumerate(cases)}
+        jobs = {pool.submit(inspect_scan, case, preview=index in shown): index for index, case in enumerate(cases)}
         try:
             for job in as_completed(jobs):
-                looks[jobs[job]] = job.result()
+                scans[jobs[job]] = job.result()
                 bar.step(cases[jobs[job]].id)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    return Inspection(folder, layout, tuple(meanings), tuple(looks[index] for index in range(len(cases))))
+    return Inspection(folder, layout, tuple(meanings), tuple(scans[index] for index in range(len(cases))))
 
 
 def sample(cases: Sequence[Case], count: int) -> list[int]:

@@ -20,7 +20,7 @@ class LabelMap:
     """What one label map holds.
 
     Attributes:
-        counts: Class index -> voxels; unlabelled ones are not counted.
+        counts: Class index -> voxels; unlabeled ones are not counted.
         voxels: All voxels of the scan.
         thin: Whether everything in it is lines, as strokes are.
     """
@@ -62,7 +62,7 @@ class Preview:
 
 
 @dataclass(frozen=True)
-class Look:
+class ScanReport:
     """What was found in the files of one case.
 
     Attributes:
@@ -80,7 +80,7 @@ class Look:
 
     case: Case
     problems: tuple[str, ...] = ()
-    place: formats.Geometry | None = None
+    geometry: formats.Geometry | None = None
     full: LabelMap | None = None
     partial: LabelMap | None = None
     contradicting: int = 0
@@ -90,18 +90,18 @@ class Look:
     preview: Preview | None = None
 
 
-def look(case: Case, *, preview: bool = False) -> Look:
+def inspect_scan(case: Case, *, preview: bool = False) -> ScanReport:
     """Read every file of ``case``."""
     problems, image, *maps = contents(case)
     if problems or image is None:
-        return Look(case, tuple(problems))
+        return ScanReport(case, tuple(problems))
     full, partial = (None if of is None else of.array.astype(np.uint8, copy=False) for of in maps)
     contradicting = 0
     if full is not None and partial is not None:
         contradicting = int(((partial != IGNORE) & (full != IGNORE) & (partial != full)).sum())
-    return Look(
+    return ScanReport(
         case,
-        place=formats.Geometry.of(image),
+        geometry=formats.Geometry.of(image),
         full=None if full is None else _summary(full),
         partial=None if partial is None else _summary(partial),
         contradicting=contradicting,

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from mixseg.core.types import Case
-from mixseg.report.inspection.scan import LabelMap, Look
+from mixseg.report.inspection.scan import LabelMap, ScanReport
 
 Row = tuple[str, ...]
 
 
-def summary(layout: str, looks: Sequence[Look]) -> list[Row]:
+def summary(layout: str, scans: Sequence[ScanReport]) -> list[Row]:
     """(what, answer) lines about a whole folder."""
-    cases = [one.case for one in looks]
+    cases = [one.case for one in scans]
     patients = len({case.patient for case in cases})
     channels = sorted({len(case.image) for case in cases})
     splits = Counter(case.split for case in cases if case.split)
@@ -23,20 +23,20 @@ def summary(layout: str, looks: Sequence[Look]) -> list[Row]:
         *supervision(cases),
         ("channels", ", ".join(map(str, channels))) if channels != [1] else None,
         ("folders say", ", ".join(f"{part}: {count}" for part, count in splits.items())) if splits else None,
-        *_geometry(looks),
-        ("bad files", str(sum(len(one.problems) for one in looks))),
+        *_geometry(scans),
+        ("bad files", str(sum(len(one.problems) for one in scans))),
     ]
     return [line for line in lines if line]
 
 
-def _geometry(looks: Sequence[Look]) -> list[Row]:
-    places = [one.place for one in looks if one.place is not None]
-    if not places:
+def _geometry(scans: Sequence[ScanReport]) -> list[Row]:
+    geometries = [one.geometry for one in scans if one.geometry is not None]
+    if not geometries:
         return []
-    sizes = [_span(axis, "g") for axis in zip(*(place.shape for place in places), strict=True)]
-    known = [place for place in places if place.spacing_known]
-    spacings = [_span(axis, ".4g") for axis in zip(*(place.spacing for place in known), strict=True)]
-    codes = Counter(place.orientation for place in known)
+    sizes = [_span(axis, "g") for axis in zip(*(geometry.shape for geometry in geometries), strict=True)]
+    known = [geometry for geometry in geometries if geometry.spacing_known]
+    spacings = [_span(axis, ".4g") for axis in zip(*(geometry.spacing for geometry in known), strict=True)]
+    codes = Counter(geometry.orientation for geometry in known)
     return [
         ("size", " x ".join(sizes) + " voxels"),
         ("voxel", " x ".join(spacings) + " mm" if known else "size not known"),
@@ -44,21 +44,21 @@ def _geometry(looks: Sequence[Look]) -> list[Row]:
     ]
 
 
-def classes(looks: Sequence[Look]) -> list[Row]:
+def classes(scans: Sequence[ScanReport]) -> list[Row]:
     """How often each class occurs, the head first: in how many scans, and its share of the labelled voxels."""
     head = ("class", "in full masks", "share", "in partial labels", "share")
-    maps = ([one.full for one in looks if one.full], [one.partial for one in looks if one.partial])
+    maps = ([one.full for one in scans if one.full], [one.partial for one in scans if one.partial])
     if not any(maps):
         return [head]
-    names = looks[0].case.classes
+    names = scans[0].case.classes
     rows = [(name, *(cell for of in maps for cell in _class_cells(of, index))) for index, name in enumerate(names)]
     return [head, *rows, ("labelled, of all voxels", *(cell for of in maps for cell in _labelled_cells(of)))]
 
 
-def scans(looks: Sequence[Look]) -> list[Row]:
+def scans(scans: Sequence[ScanReport]) -> list[Row]:
     """A line per scan, the head first."""
     head = ("scan", "patient", "supervision", "part", "size", "voxel mm", "full mask", "partial labels", "problems")
-    return [head, *(_scan_row(one) for one in looks)]
+    return [head, *(_scan_row(one) for one in scans)]
 
 
 def kind_in_words(case: Case) -> str:
@@ -80,7 +80,7 @@ def supervision(cases: Iterable[Case]) -> list[Row]:
         ("full masks", f"{kinds['full']}" + (f", {both} of them with partial labels too" if both else "")),
         *([("full masks of some classes", f"{some}, which training takes for partial labels")] if some else []),
         ("only partial labels", str(kinds["partial"] - some)),
-        ("no labels", str(kinds["bare"])),
+        ("no labels", str(kinds["unlabeled"])),
         *([("hidden references", f"{hidden}, for evaluation only")] if hidden else []),
     ]
 
@@ -100,10 +100,10 @@ def _labelled_cells(maps: Sequence[LabelMap]) -> Row:
     return str(len(maps)), f"{100 * share:.3g} %"
 
 
-def _scan_row(one: Look) -> Row:
-    case, place = one.case, one.place
-    size = " x ".join(map(str, place.shape)) if place else ""
-    voxel = " x ".join(f"{side:.4g}" for side in place.spacing) if place and place.spacing_known else ""
+def _scan_row(one: ScanReport) -> Row:
+    case, geometry = one.case, one.geometry
+    size = " x ".join(map(str, geometry.shape)) if geometry else ""
+    voxel = " x ".join(f"{side:.4g}" for side in geometry.spacing) if geometry and geometry.spacing_known else ""
     labels = (_contents(labels, case) for labels in (one.full, one.partial))
     return case.id, case.patient, kind_in_words(case), case.split, size, voxel, *labels, " ".join(one.problems)
 

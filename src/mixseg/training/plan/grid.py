@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.data.resample import size_at
-from mixseg.data.scan import Header, lost, middle_spacing, times
+from mixseg.data.scan import Header, middle_spacing, spacing_unknown, times
 
 LARGEST_SLICE = 512
 """Pixels a side; larger fields of view are resampled to fewer."""
@@ -42,7 +42,7 @@ Choice = tuple[dict[str, Any], list[str]]
 
 
 @dataclass(frozen=True)
-class Means:
+class MemoryBudget:
     """What there is to train with.
 
     Attributes:
@@ -78,7 +78,7 @@ class Means:
 
 
 def choose_slices(
-    scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means
+    scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], budget: MemoryBudget
 ) -> Choice:
     """Pixel size and size of the slices: the whole field of view of every scan, none of them stretched."""
     chosen: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def choose_slices(
         chosen |= {} if "size" in given else {"size": defaults["size"]}
     elif "size" not in given:
         fields = np.array([size_at(scan.shape[:2], scan.spacing[:2], spacing, long_side) for scan in scans])
-        sides = [means.multiple * ceil(min(side, LARGEST_SLICE) / means.multiple) for side in fields.max(axis=0)]
+        sides = [budget.multiple * ceil(min(side, LARGEST_SLICE) / budget.multiple) for side in fields.max(axis=0)]
         cut = int((fields > sides).any(axis=1).sum())
         end = f"{cut} of {len(scans)} scans are larger and lose their rim" if cut else "every scan fits into them"
         chosen["size"] = tuple(sides)
@@ -109,7 +109,7 @@ def choose_slices(
 def _pixels(scans: Sequence[Header], size: Sequence[int] | None) -> tuple[dict[str, Any], str]:
     """``spacing`` or ``long_side``, coarse enough for every field of view where ``size`` is given, else for most."""
     limit = size or (LARGEST_SLICE, LARGEST_SLICE)
-    if lost(scans):
+    if spacing_unknown(scans):
         sides = np.array([scan.shape[:2] for scan in scans])
         usual = 16 * max(1, round(float(np.median(sides.max(axis=1))) / 16))
         side = int(min(usual, *(limit / (sides / sides.max(axis=1, keepdims=True)).max(axis=0))))
@@ -134,13 +134,13 @@ def _pixels(scans: Sequence[Header], size: Sequence[int] | None) -> tuple[dict[s
 
 
 def choose_volumes(
-    scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means
+    scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], budget: MemoryBudget
 ) -> Choice:
     """Voxel size and size of the patches: whole scans if that can be, else as near to cubes in mm as they allow."""
     chosen: dict[str, Any] = {}
     reasons: list[str] = []
     volume = prod(defaults["patch"])
-    whole = WholeScans(scans, ROUGHLY * volume, means.multiple)
+    whole = WholeScans(scans, ROUGHLY * volume, budget.multiple)
     if "spacing" not in given:
         chosen["spacing"], reason = _voxels(scans, None if "patch" in given else whole.coarse())
         reasons.append(reason)
@@ -154,12 +154,12 @@ def choose_volumes(
     rows = sum(count or 0 for count in {**defaults["batch"], **given.get("batch", {})}.values())
     sizes = np.array([size_at(scan.shape, scan.spacing, spacing) for scan in scans])
     patch = whole.patch(spacing)
-    if patch and means.fits(rows, patch):
+    if patch and budget.fits(rows, patch):
         held = int((sizes <= patch).all(axis=1).sum())
         shape = f"the whole of {held} of {len(scans)} scans" if held < len(scans) else "the whole of every scan"
     else:
         middle = np.median(sizes, axis=0)
-        patch = _cube(volume, voxel, middle, rows, means)
+        patch = _cube(volume, voxel, middle, rows, budget)
         shape = f"as near to a cube as scans of {times(middle, '.0f')} voxels allow"
     chosen["patch"] = patch
     known = all(scan.spacing_known for scan in scans)
@@ -225,12 +225,12 @@ class WholeScans:
         return None
 
 
-def _cube(volume: float, spacing: Sides, shape: Sides, rows: int, means: Means) -> tuple[int, int, int]:
+def _cube(volume: float, spacing: Sides, shape: Sides, rows: int, budget: MemoryBudget) -> tuple[int, int, int]:
     """The patch nearest to a cube of ``volume`` voxels, or of as many as fit into the memory ``rows`` times."""
-    patch = near_cube(volume, spacing, shape, means.multiple)
-    while not means.fits(rows, patch) and volume > SMALLEST_PATCH:
+    patch = near_cube(volume, spacing, shape, budget.multiple)
+    while not budget.fits(rows, patch) and volume > SMALLEST_PATCH:
         volume *= 0.9
-        patch = near_cube(volume, spacing, shape, means.multiple)
+        patch = near_cube(volume, spacing, shape, budget.multiple)
     return patch
 
 

@@ -17,10 +17,10 @@ from mixseg.core.messages import say
 from mixseg.data.scan import FEW_SLICES, Header, middle_slices, middle_spacing
 from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
-from mixseg.runs.config import Config, keys_where, make_config, refuse_unused, settings_of
+from mixseg.runs.config import Config, check_keys_apply, keys_where, make_config, settings_of
 from mixseg.runs.device import Hardware, accelerator_of, settle_precision
 from mixseg.runs.folder import RunFolder
-from mixseg.training.plan.grid import Means, asked_for, choose_slices, choose_volumes
+from mixseg.training.plan.grid import MemoryBudget, asked_for, choose_slices, choose_volumes
 from mixseg.training.pseudo_labels import inherited
 
 CHOSEN = keys_where(lambda key: key.planned)
@@ -60,17 +60,17 @@ def planned(
     given, settings = settings, taken_over(settings, run)
     if run.begun:
         config = make_config(**settings)
-        refuse_unused(given, config.data.dims)
+        check_keys_apply(given, config.data.dims)
         return config, run.facts.get("plan", [])
     scans = headers()
     if settings.get("preset", PLANNED) != PLANNED:
         config = make_config(**{"dims": choose_dims(scans)[0], **settings})
-        refuse_unused(given, config.data.dims)
+        check_keys_apply(given, config.data.dims)
         if told := stretched(scans, config, asked="size" in settings):
             say(told)
         return config, []
     plan = plan_for(scans, settings, hardware)
-    refuse_unused(given, plan.settings["dims"])
+    check_keys_apply(given, plan.settings["dims"])
     say(plan.told())
     if not on_purpose and accelerator_of(hardware.device) == "cpu":
         say(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.")
@@ -106,25 +106,27 @@ def plan_for(headers: Sequence[Header], settings: Mapping[str, Any], hardware: H
     given = {key: settings[key] for key in CHOSEN if key in settings}
     if "batch" in given:  # some kinds alone may be given
         given["batch"] = settings_of(usual)["batch"]
-    return make_plan(headers, given, settings_of(usual), means_of(usual, hardware))
+    return make_plan(headers, given, settings_of(usual), budget_of(usual, hardware))
 
 
-def make_plan(scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means) -> Plan:
+def make_plan(
+    scans: Sequence[Header], given: Mapping[str, Any], defaults: Mapping[str, Any], budget: MemoryBudget
+) -> Plan:
     """The plan for ``scans``.
 
     Args:
         scans: All of them, those to predict included.
         given: Of the keys that a plan chooses, those that are settled; None counts as settled too.
         defaults: "size", "patch" and "batch" of the preset and the method.
-        means: The network and the memory.
+        budget: The network and the memory.
     """
     dims, why = choose_dims(scans)
     if "dims" in given:
         dims = given["dims"]
         why = asked_for("Slices are learned one by one" if dims == 2 else "Volumes are learned")
-    chosen, reasons = (choose_slices if dims == 2 else choose_volumes)(scans, given, defaults, means)
+    chosen, reasons = (choose_slices if dims == 2 else choose_volumes)(scans, given, defaults, budget)
     grid = {**chosen, **given}["size" if dims == 2 else "patch"]
-    batch, memory = fitting(grid, given, defaults, means)
+    batch, memory = fitting(grid, given, defaults, budget)
     return Plan({"dims": dims, **chosen, **batch}, (why, *reasons, memory))
 
 
@@ -142,31 +144,31 @@ def choose_dims(scans: Sequence[Header]) -> tuple[int, str]:
 
 
 def fitting(
-    grid: Sequence[int], given: Mapping[str, Any], defaults: Mapping[str, Any], means: Means
+    grid: Sequence[int], given: Mapping[str, Any], defaults: Mapping[str, Any], budget: MemoryBudget
 ) -> tuple[dict[str, Any], str]:
     """``batch``, halved until it fits unless it is given, where that changes it; and a sentence about the memory."""
     told = {**defaults["batch"], **given.get("batch", {})}
     asked: dict[str, int] = {kind: rows for kind, rows in told.items() if rows is not None}
     batch = asked
-    while "batch" not in given and not means.fits(sum(batch.values()), grid) and max(batch.values()) > 1:
+    while "batch" not in given and not budget.fits(sum(batch.values()), grid) and max(batch.values()) > 1:
         batch = {kind: (rows + 1) // 2 for kind, rows in batch.items()}
     rows = sum(batch.values())
-    sentence = f"A step on {rows} of them takes about {means.bytes(rows, grid) / 1e9:.1f} GB"
-    sentence += f" of the {means.memory / 1e9:.0f} GB of {means.where}"
+    sentence = f"A step on {rows} of them takes about {budget.bytes(rows, grid) / 1e9:.1f} GB"
+    sentence += f" of the {budget.memory / 1e9:.0f} GB of {budget.where}"
     if batch != asked:
         sentence += f"; {sum(asked.values())}, as usual, would not fit"
-    if not means.fits(rows, grid):
+    if not budget.fits(rows, grid):
         sentence += ": it may not fit; choose fewer or smaller ones, or a smaller width"
     return ({} if batch == asked else {"batch": batch}), f"{sentence}."
 
 
-def means_of(config: Config, hardware: Hardware) -> Means:
+def budget_of(config: Config, hardware: Hardware) -> MemoryBudget:
     """The network and the method of ``config``, and what they can be trained with on ``hardware``."""
     network = NETWORKS[config.network.name]
     accelerator = accelerator_of(hardware.device)
     precision = settle_precision(config.runtime.precision, hardware.device, dims=config.data.dims)
     memory, where = _gpu() if accelerator == "cuda" else (_ram() / hardware.devices, "memory")
-    return Means(
+    return MemoryBudget(
         memory=memory,
         where=where,
         channels=config.network.width or network.width,

@@ -19,11 +19,11 @@ CHOSEN = (
 )
 """Said under every picture."""
 
-Place = tuple[str, int, int]
+Resources = tuple[str, int, int]
 """Case, axis and index of a plane."""
 
 
-def common_planes(run: RunFiles) -> dict[Place, Example]:
+def common_planes(run: RunFiles) -> dict[Resources, Example]:
     """The planes of the scans that all runs on one split have in common, as ``run`` kept them."""
     kept = [example for example in run.examples if example.rank == "common"]
     cases = list(dict.fromkeys(example.case for example in kept))[: SLICES if run.config.data.dims == 2 else VOLUMES]

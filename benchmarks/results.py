@@ -17,7 +17,7 @@ from typing import Any
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import read_json, replacing
-from mixseg.core.renamed import renamed
+from mixseg.core.types import renamed
 from mixseg.data.prepare.build import digest
 from mixseg.evaluation.metrics import METRICS
 from mixseg.report.run_files import RunFiles, dsc_by_case

@@ -1,4 +1,4 @@
-"""What tests ask of an error: its code and its fields. The sentences are kept in one file, docs/reference/messages.md."""
+"""What tests ask of an error: its code and its fields; docs/reference/messages.md keeps the sentences."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

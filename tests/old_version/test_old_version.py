@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from mixseg.cli import main
-from mixseg.core.renamed import renamed
+from mixseg.core.types import renamed
 from mixseg.data.prepare.store import Prepared
 from mixseg.runs.log import read_log
 from mixseg.training.__main__ import main as train_arrays

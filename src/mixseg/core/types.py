@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,3 +160,12 @@ class Batch(NamedTuple):
     def parts(self) -> tuple[Part, ...]:
         """The parts that have rows, the fully labelled one first."""
         return tuple(part for part in self if part.rows)
+
+
+EARLIER_NAMES = {"bare": "unlabeled", "mix": "cutmix", "looks": "validation", "unlabelled": "unlabeled"}
+"""What files of earlier versions call otherwise: kinds of supervision, terms of the loss, phases of a run."""
+
+
+def renamed(content: Mapping[str, Any], names: Mapping[str, str] = EARLIER_NAMES) -> dict[str, Any]:
+    """The same with today's names for its keys; a key that has its new name already wins."""
+    return {new: value for key, value in content.items() if (new := names.get(key, key)) == key or new not in content}

@@ -1,19 +1,19 @@
-"""What the training loop knows about a method, and nothing more."""
+"""What the training loop knows about a method, and what methods share."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, distributed, nn
 
-from mixseg.core.types import IGNORE, Batch, Sees
-from mixseg.methods.losses import dice_of_sums, dice_sums, labelled_mean
-from mixseg.methods.losses.precision import at_least_float32
+from mixseg.core.types import IGNORE, Batch, Part, Sees
+from mixseg.methods.losses import cross_entropy, dice_of_sums, dice_sums, labelled_mean
+from mixseg.methods.losses.terms import at_least_float32
 from mixseg.networks import Network
 
 Number = float | Tensor
@@ -178,6 +178,35 @@ def foreground_dice(logits: Tensor, label: Tensor) -> Tensor:
         distributed.all_reduce(total)
         sums = total + distributed.get_world_size() * (sums - sums.detach())
     return dice_of_sums(sums[0], sums[1])[1:].mean()
+
+
+def unlabeled_images(batch: Batch) -> Tensor | None:
+    """The images ``(B, channels, *S)`` of the partly labelled and the unlabeled scans, or None; no label is read."""
+    images = [part.image for part in (batch.partial, batch.unlabeled) if part.rows]
+    return torch.cat(images) if images else None
+
+
+def supervised_on(network: Network, part: Part, weights: Mapping[str, float]) -> dict[str, Tensor]:
+    """The terms of ``supervised`` for a network of one branch, on scans with full masks."""
+    return supervised(network.decode_deep(network.encode(part.image), 0), part.full, weights)
+
+
+def supervised(answers: Sequence[Tensor], label: Tensor, weights: Mapping[str, float]) -> dict[str, Tensor]:
+    """The cross-entropy "full" and, where it has a weight, the soft "dice" of the foreground classes.
+
+    Args:
+        answers: Logits at the label's resolution, at half of it, a quarter, ...: each counts half of the one before.
+        label: ``(B, *S)``.
+        weights: Of the terms that are wanted.
+    """
+    values: dict[str, list[Tensor]] = {"full": [], "dice": []}
+    for level, logits in enumerate(answers):
+        every = slice(None, None, 2**level)
+        seen, share = label[:, *(every,) * (label.ndim - 1)], 0.5**level
+        values["full"].append(share * mean_of_labelled(cross_entropy(logits, seen), seen))
+        if "dice" in weights:
+            values["dice"].append(share * foreground_dice(logits, seen))
+    return {name: torch.stack(of_levels).sum() for name, of_levels in values.items() if name in weights}
 
 
 def _together() -> bool:

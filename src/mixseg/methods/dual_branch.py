@@ -28,11 +28,12 @@ from mixseg.methods.base import (
     average_count,
     mean_of_labelled,
     ramp_up,
+    supervised,
+    unlabeled_images,
 )
 from mixseg.methods.cutmix import cutmix, strong_view
 from mixseg.methods.ema import EMATeacher
 from mixseg.methods.losses import cross_entropy, divergence, entropy, min_entropy, smooth
-from mixseg.methods.supervision import supervised, unlabeled_images
 
 TOP = 0
 EMA_DECAY = 0.99

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from mixseg.methods.losses.precision import at_least_float32
+from mixseg.methods.losses.terms import at_least_float32
 from mixseg.networks import Network
 
 

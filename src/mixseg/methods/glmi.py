@@ -26,10 +26,9 @@ from torch.nn import grad
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Batch
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term
+from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, supervised_on, unlabeled_images
 from mixseg.methods.ema import probabilities
-from mixseg.methods.losses.precision import at_least_float32
-from mixseg.methods.supervision import supervised_on, unlabeled_images
+from mixseg.methods.losses.terms import at_least_float32
 
 CLUSTERS = 20
 HEADS = 5

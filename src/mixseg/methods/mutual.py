@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from mixseg.core.types import Batch
-from mixseg.methods.base import BuildNetwork, MethodOptions, Number, Term, mean_of_labelled
+from mixseg.methods.base import BuildNetwork, MethodOptions, Number, Term, mean_of_labelled, supervised
 from mixseg.methods.dual_branch import DualBranch
 from mixseg.methods.losses import cross_entropy
-from mixseg.methods.supervision import supervised
 
 KEPT = 0.5
 """Share of the channels that feature dropout leaves to the first branch; the other one has the rest."""

@@ -24,11 +24,19 @@ import torch
 from torch import Tensor, nn
 
 from mixseg.core.types import Batch
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, ramp_up
+from mixseg.methods.base import (
+    BuildNetwork,
+    Method,
+    MethodOptions,
+    Number,
+    Term,
+    ramp_up,
+    supervised_on,
+    unlabeled_images,
+)
 from mixseg.methods.ema import EMATeacher
 from mixseg.methods.losses import entropy
-from mixseg.methods.losses.precision import at_least_float32
-from mixseg.methods.supervision import supervised_on, unlabeled_images
+from mixseg.methods.losses.terms import at_least_float32
 
 # Note: the published schedules count epochs of 200 steps out of 100; these are the same shares of training.
 # See docs/concepts/deviations.md.

@@ -21,10 +21,19 @@ import torch
 from torch import Tensor
 
 from mixseg.core.types import Batch
-from mixseg.methods.base import BuildNetwork, Method, MethodOptions, Number, Term, mean_where, ramp_up
+from mixseg.methods.base import (
+    BuildNetwork,
+    Method,
+    MethodOptions,
+    Number,
+    Term,
+    mean_where,
+    ramp_up,
+    supervised_on,
+    unlabeled_images,
+)
 from mixseg.methods.ema import EMATeacher, probabilities
-from mixseg.methods.losses.precision import at_least_float32
-from mixseg.methods.supervision import supervised_on, unlabeled_images
+from mixseg.methods.losses.terms import at_least_float32
 
 PASSES = 8
 COPIES = 2

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from mixseg.core.errors import MixsegError, did_you_mean, known
 from mixseg.core.files import read_json
-from mixseg.core.renamed import renamed
+from mixseg.core.types import renamed
 from mixseg.data.prepare.options import check_spacing
 from mixseg.methods import METHODS, terms_of
 from mixseg.methods.losses import divergence

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from mixseg import __version__
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import check_not_foreign, explained, read_json, sweep, write_json
-from mixseg.core.renamed import renamed
+from mixseg.core.types import renamed
 from mixseg.runs.config import REMOVED, Config, from_dict, keys_where, settings_of, to_dict
 from mixseg.runs.config_groups import Traits
 from mixseg.runs.provenance import commit, source_hash

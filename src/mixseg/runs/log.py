@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mixseg.core.files import explained, replacing
-from mixseg.core.renamed import renamed
+from mixseg.core.types import renamed
 from mixseg.methods import Number, Term
 
 OnEntry = Callable[[Mapping[str, Any]], None]

@@ -12,8 +12,7 @@ import numpy as np
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import read_json
-from mixseg.core.renamed import renamed
-from mixseg.core.types import Bytes, Kind
+from mixseg.core.types import Bytes, Kind, renamed
 from mixseg.data.intensity import FAINT, faint
 from mixseg.data.scan import Header, VoxelIndices
 

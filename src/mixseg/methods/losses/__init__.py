@@ -4,9 +4,16 @@ The mask and the reduction are the caller's: ``labelled_mean(cross_entropy(logit
 """
 
 from mixseg.methods.losses.divergences import DIVERGENCES, Divergence, divergence, smooth
-from mixseg.methods.losses.reduction import labelled_mean, masked_sum_and_count
-from mixseg.methods.losses.regularisers import entropy, min_entropy
-from mixseg.methods.losses.supervised import cross_entropy, dice_of_sums, dice_sums, soft_dice
+from mixseg.methods.losses.terms import (
+    cross_entropy,
+    dice_of_sums,
+    dice_sums,
+    entropy,
+    labelled_mean,
+    masked_sum_and_count,
+    min_entropy,
+    soft_dice,
+)
 
 __all__ = [
     "DIVERGENCES",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mixseg.core.errors import MixsegError, did_you_mean
-from mixseg.methods.losses.precision import at_least_float32
+from mixseg.methods.losses.terms import at_least_float32
 
 Divergence = Callable[[Tensor, Tensor], Tensor]
 """(student, teacher) probabilities ``(B, C, *S)`` -> a value per voxel ``(B, *S)``."""

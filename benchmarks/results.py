@@ -53,7 +53,7 @@ def make_record(run: Path, commit: str | None = None) -> Record:
     files = RunFiles.read(run)
     facts, finished = files.facts, files.finished
     if finished is None:
-        raise MixsegError(f"{run} is not finished: train it to its end first.")
+        raise MixsegError(f"{run} is not finished: train it to its end first.", "not-finished", folder=run)
     facts = {**facts, "commit": commit or facts.get("commit")}
     check_commit(run, facts)
     config = read_json(run / "config.json")
@@ -82,13 +82,23 @@ def check_commit(run: Path, facts: Record) -> None:
     """Nothing, or one sentence about a run whose sources are not those of a commit of this repository."""
     commit, source = facts.get("commit"), facts.get("source")
     if not commit or not source or commit.endswith("-dirty"):
-        raise MixsegError(f"{run} was not made from a clean commit ({commit}): run it again from one.")
+        raise MixsegError(
+            f"{run} was not made from a clean commit ({commit}): run it again from one.", "no-clean-commit", folder=run
+        )
     try:
         there = source_hash_of(commit, ROOT)
     except subprocess.CalledProcessError:
-        raise MixsegError(f"{run} names the commit {commit}, which this repository does not have: fetch it.") from None
+        raise MixsegError(
+            f"{run} names the commit {commit}, which this repository does not have: fetch it.",
+            "unknown-commit",
+            folder=run,
+        ) from None
     if there != source:
-        raise MixsegError(f"{run} was made from other sources than those of its commit {commit}: run it again.")
+        raise MixsegError(
+            f"{run} was made from other sources than those of its commit {commit}: run it again.",
+            "sources-differ",
+            folder=run,
+        )
 
 
 def run_id(config: Record, facts: Record) -> str:
@@ -136,7 +146,9 @@ def add(runs: Sequence[Path], *, replace: bool, commit: str | None = None, path:
         elif before is not None and not replace:
             raise MixsegError(
                 f"{run}: another run of the same config on the same data is in {path.name} (id {record['id']}); "
-                "say --replace to put this one in its place."
+                "say --replace to put this one in its place.",
+                "duplicate-run",
+                folder=run,
             )
         else:
             held[record["id"]] = record

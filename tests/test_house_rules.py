@@ -90,6 +90,10 @@ def sources():
     return [(path, ast.parse(path.read_text())) for path in sorted(SOURCE.rglob("*.py"))]
 
 
+def classes(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+
+
 def test_nothing_is_ever_unpickled():
     for path, tree in sources():
         for node in ast.walk(tree):
@@ -124,6 +128,20 @@ def test_users_see_one_kind_of_error():
         for node in ast.walk(tree):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 assert ast.unparse(node.exc.func) not in ("Exception", "RuntimeError"), f"{path}:{node.lineno}"
+
+
+def test_every_error_has_a_code():
+    """Literal and in kebab-case, so that a program can tell errors apart and the page of messages lists them."""
+    bases = {node.name: {ast.unparse(base) for base in node.bases} for _, tree in sources() for node in classes(tree)}
+    errors = {"MixsegError"}
+    while more := {name for name, of in bases.items() if of & errors} - errors:
+        errors |= more
+    assert {"UsageError", "SomeFailedError", "BusyError"} <= errors
+    for path, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in errors:
+                code = node.args[1].value if len(node.args) == 2 and isinstance(node.args[1], ast.Constant) else ""
+                assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", str(code)), f"{path}:{node.lineno} {code!r}"
 
 
 def test_modules_import_from_lower_layers_only():

@@ -117,7 +117,7 @@ def test_what_suits_no_scans_is_told_before_any_are_made(capsys, tmp_path, monke
 
 def test_a_place_that_is_not_there_is_told_before_scans_are_made(tmp_path, monkeypatch):
     def absent(name, place):
-        raise MixsegError("No SLURM here")
+        raise MixsegError("No SLURM here", "no-slurm")
 
     monkeypatch.setattr("mixseg.experiments.run_experiment.make_executor", absent)
     with pytest.raises(MixsegError, match="No SLURM here"):
@@ -258,7 +258,7 @@ def test_rows_of_a_chain_are_run_in_order_and_labels_are_counted(scans, tmp_path
 
 def test_labels_are_counted_on_the_split_that_the_runs_draw(scans, tmp_path, monkeypatch):
     def asked_for(folder, cases, config):
-        raise MixsegError(f"a split for {config.data.target}")
+        raise MixsegError(f"a split for {config.data.target}", "too-few-patients")
 
     monkeypatch.setattr("mixseg.training.folder.find_split", asked_for)
     with pytest.raises(MixsegError, match=r"a split for \('LV',\)"):

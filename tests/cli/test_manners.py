@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +27,9 @@ SIMULATE = ["simulate", "made", "--phantom", "heart", "--patients", "6", "--val"
     ("error", "code"),
     [
         (ValueError("x"), 1),
-        (UsageError("x"), 2),
-        (SomeFailedError("x"), 3),
-        (MixsegError("x"), 4),
+        (UsageError("x", "y"), 2),
+        (SomeFailedError("x", "y"), 3),
+        (MixsegError("x", "y"), 4),
         (PermissionError(13, "Permission denied", "a.nii"), 4),
         (OSError("no file of the user's"), 1),
         (KeyboardInterrupt(), 130),
@@ -58,15 +60,42 @@ def test_with_json_standard_output_has_results_alone(tmp_path, monkeypatch, caps
     assert {row["dsc"] for row in rows} <= {1.0, None}, "null where JSON has no number"
 
 
-def test_with_json_an_error_has_its_code_and_fields(capsys):
+@pytest.mark.parametrize(
+    ("error", "code", "fields"),
+    [
+        (MixsegError("It is damaged.", "broken-file", file=Path("a.nii")), "broken-file", {"file": "a.nii"}),
+        (PermissionError(13, "Permission denied", "a.nii"), "system-refused", {"file": "a.nii"}),
+        (ValueError("x"), "internal", {}),
+        (KeyboardInterrupt("stopped"), "interrupted", {}),
+        (Terminated("stopped"), "terminated", {}),
+    ],
+)
+def test_with_json_an_error_is_one_object_with_its_code_and_fields(capsys, error, code, fields):
     def fail():
-        raise MixsegError("a.nii.gz is damaged", "damaged-file", path="a.nii.gz")
+        raise error
 
-    assert exit_code(fail, manner=Manner(json=True)) == 4
+    assert exit_code(fail, manner=Manner(json=True)) != 0
     printed = capsys.readouterr()
-    error = {"error": "damaged-file", "message": "a.nii.gz is damaged", "path": "a.nii.gz"}
-    assert json.loads(printed.out) == error
-    assert printed.err == "a.nii.gz is damaged\n"
+    assert json.loads(printed.out) == {"error": {"code": code, "message": printed.err.rstrip("\n"), **fields}}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["no-verb"], "unknown-name"), (["doctor", "--log"], "flag-without-value"), (["doctor", "--no-flag"], "usage")],
+)
+def test_with_json_a_command_line_that_makes_no_sense_is_one_object_too(capsys, words, code):
+    with suppress(SystemExit):
+        assert main([*words, "--json"] if "--log" not in words else ["--json", *words]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == code
+
+
+def test_the_code_of_an_error_is_shown_to_whoever_wants_to_know_more(capsys):
+    def fail():
+        raise MixsegError("It is damaged.", "broken-file")
+
+    for verbosity, shown in ((-1, "It is damaged.\n"), (0, "It is damaged.\n"), (1, "It is damaged. [broken-file]\n")):
+        assert exit_code(fail, manner=Manner(verbosity=verbosity)) == 4
+        assert capsys.readouterr().err == shown
 
 
 def test_quiet_leaves_results_and_errors_and_a_log_file_has_everything(tmp_path, monkeypatch, capsys):

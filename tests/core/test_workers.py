@@ -8,6 +8,7 @@ import pytest
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.workers import run_all
+from refusals import refused
 
 SCRIPT = """
 import math
@@ -42,7 +43,7 @@ def test_workers_do_not_run_again_what_the_process_was_started_with(tmp_path, as
 def divided(by: int) -> Path:
     """Something that fails for one of the jobs."""
     if not by:
-        raise MixsegError("The scan b cannot be read: replace it.")
+        raise MixsegError("The scan b cannot be read: replace it.", "broken-file", case="b")
     return Path(str(12 // by))
 
 
@@ -52,5 +53,6 @@ def test_results_come_in_order_and_an_error_as_it_was(workers):
         *map(Path, "346"),
         Path("12"),
     ]
-    with pytest.raises(MixsegError, match=r"^The scan b cannot be read: replace it\.$"):
+    with refused("broken-file", case="b") as caught:
         run_all(divided, [1, 0, 2], names=list("abc"), label="x", workers=workers)
+    assert str(caught.value) == "The scan b cannot be read: replace it."

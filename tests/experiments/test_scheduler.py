@@ -190,7 +190,7 @@ def test_a_run_that_another_process_has_is_no_failure_even_if_it_lets_go_at_once
 
 def test_a_failure_is_told_even_if_somebody_asks_for_the_lock_then(tmp_path, monkeypatch):
     def train_folder(scans, out, **_):
-        raise MixsegError("no scans.")
+        raise MixsegError("no scans.", "no-scans")
 
     monkeypatch.setattr("mixseg.training.folder.train_folder", train_folder)
     with FileLock(tmp_path / ".lock"):

@@ -698,7 +698,7 @@ def test_a_run_whose_last_checkpoint_could_not_be_written_is_not_finished(tmp_pa
 
     def refuse_the_end(path, content):
         if path.name == "last.pt" and content["step"] == 6:
-            raise MixsegError("No space left.")
+            raise MixsegError("No space left.", "disk-full")
         write(path, content)
 
     monkeypatch.setattr(checkpoints, "_write", refuse_the_end)

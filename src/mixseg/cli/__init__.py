@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mixseg.core.console import exit_code
 from mixseg.core.errors import USAGE, UsageError, did_you_mean
-from mixseg.core.messages import Manner
+from mixseg.core.messages import Manner, result
 
 VERBS: dict[str, str] = {
     "doctor": "what this machine offers, and what is known to be slow on it",
@@ -40,9 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         verb, manner, debug = _manner(words)
     except UsageError as error:
-        print(error, file=sys.stderr)
-        return USAGE
+        wrong = error  # the name of the clause ends with it
+        return exit_code(lambda: _refuse(wrong), manner=Manner(json="--json" in words))
     return exit_code(lambda: _call(verb), debug=debug, manner=manner)
+
+
+def _refuse(error: UsageError) -> int:
+    raise error
 
 
 def _manner(words: Sequence[str]) -> tuple[list[str], Manner, bool]:
@@ -54,7 +58,7 @@ def _manner(words: Sequence[str]) -> tuple[list[str], Manner, bool]:
         if word == "--log" or word.startswith("--log="):
             file = word.partition("=")[2] if "=" in word else next(given, "")
             if not file:
-                raise UsageError("--log has no value: name the file to add to.")
+                raise UsageError("--log has no value: name the file to add to.", "flag-without-value", flag="--log")
             log = Path(file)
         elif word in ("-q", "--quiet", "-v", "--verbose"):
             verbosity = -1 if "q" in word else 1
@@ -78,7 +82,9 @@ def _call(words: list[str]) -> int:
         return 0
     name, *rest = words
     if name not in VERBS:
-        raise UsageError(f"mixseg has no verb {name!r}: {did_you_mean(name, VERBS)}")
+        raise UsageError(
+            f"mixseg has no verb {name!r}: {did_you_mean(name, VERBS)}", "unknown-name", kind="verb", name=name
+        )
     import tyro
 
     verb = partial(tyro.cli, verb_of(name), prog=f"mixseg {name}", config=(tyro.conf.FlagCreatePairsOff,))
@@ -87,6 +93,7 @@ def _call(words: list[str]) -> int:
     except SystemExit as exit_:
         if exit_.code == USAGE:
             _hint(verb, rest)
+            result({"error": {"code": "usage", "message": f"See standard error, or mixseg {name} --help."}})
         raise
 
 

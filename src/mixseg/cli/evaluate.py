@@ -43,7 +43,9 @@ def evaluate(
     from mixseg.evaluation.pairing import is_run
 
     if is_run(out):
-        raise MixsegError(f"{out} is a run, whose metrics.csv would be lost: choose another -o.")
+        raise MixsegError(
+            f"{out} is a run, whose metrics.csv would be lost: choose another -o.", "would-overwrite", folder=out
+        )
     found = score(input, _references(references, dataset, labels), flags=labels)
     head, *rows = found.table()
     print_table(rows, head)
@@ -58,7 +60,9 @@ def _references(folder: Path, dataset: str | None, labels: Labels) -> Path | Seq
     from mixseg.datasets import formats, load
 
     if not folder.is_dir():
-        raise MixsegError(f"{folder} is no folder: give the folder of reference masks, or a dataset.")
+        raise MixsegError(
+            f"{folder} is no folder: give the folder of reference masks, or a dataset.", "not-a-folder", folder=folder
+        )
     if dataset is None and any(formats.suffix(path) for path in folder.iterdir()):
         return folder
     return load(folder, dataset, labels, say)

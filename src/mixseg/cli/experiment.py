@@ -51,7 +51,9 @@ class PartFlags:
 
         for flag, values in (("--seeds", self.seeds), ("--sets", self.sets), ("--methods", self.methods)):
             if values == ():
-                raise UsageError(f"{flag} has no value: give at least one, or leave {flag} out.")
+                raise UsageError(
+                    f"{flag} has no value: give at least one, or leave {flag} out.", "flag-without-value", flag=flag
+                )
         settings = config_settings(self.settings)
         if self.split is not None:
             settings["split"] = str(self.split.resolve())
@@ -83,12 +85,25 @@ class ResourceFlags:
         from mixseg.experiments.executors.base import Resources
 
         if self.workers is not None and self.workers < 1:
-            raise UsageError(f"--workers is {self.workers}: give at least one.")
+            raise UsageError(
+                f"--workers is {self.workers}: give at least one.",
+                "invalid-value",
+                flag="--workers",
+                value=self.workers,
+            )
         # submitit-local tries what SLURM would get, whatever its options.
         if self.slurm and self.on not in ("slurm", "submitit-local"):
-            raise UsageError(f"--slurm says nothing to --on {self.on}: add --on slurm, or leave --slurm out.")
+            raise UsageError(
+                f"--slurm says nothing to --on {self.on}: add --on slurm, or leave --slurm out.",
+                "flag-not-applicable",
+                flag="--slurm",
+            )
         if self.ray_address and self.on != "ray":
-            raise UsageError(f"--ray-address says nothing to --on {self.on}: add --on ray, or leave it out.")
+            raise UsageError(
+                f"--ray-address says nothing to --on {self.on}: add --on ray, or leave it out.",
+                "flag-not-applicable",
+                flag="--ray-address",
+            )
         slurm = parse(self.slurm, "--slurm", such_as="partition=gpu")
         return Resources(out.resolve(), self.device, self.workers, self.ray_address, slurm)
 

@@ -111,7 +111,12 @@ def parse(assignments: Iterable[str], flag: str = "--set", *, such_as: str = "ba
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not all(key.split(".")):
-            raise UsageError(f"{flag} {assignment} is no setting: write key=value, such as {flag} {such_as}.")
+            raise UsageError(
+                f"{flag} {assignment} is no setting: write key=value, such as {flag} {such_as}.",
+                "not-a-setting",
+                flag=flag,
+                value=assignment,
+            )
         settings = merged(settings, _nested(key.split("."), _value(text)))
     return settings
 

@@ -50,7 +50,11 @@ def inspect(
     from mixseg.report.inspection import inspect as look_at
 
     if folds and write_split is None:
-        raise UsageError(f"--folds {folds} asks for a split: say with --write-split FILE where it is to be written.")
+        raise UsageError(
+            f"--folds {folds} asks for a split: say with --write-split FILE where it is to be written.",
+            "flag-missing",
+            flag="--write-split",
+        )
     found = look_at(folder, dataset=dataset, flags=labels, previews=previews)
     print_table(found.summary())
     head, *rows = found.class_table()
@@ -74,7 +78,11 @@ def _split_written(path: Path, found: Inspection, folds: int) -> str:
     from mixseg.datasets.contents import shows_foreground
 
     if path.exists():
-        raise MixsegError(f"{path} exists, and runs may rest on it: remove it first, or write another file.")
+        raise MixsegError(
+            f"{path} exists, and runs may rest on it: remove it first, or write another file.",
+            "would-overwrite",
+            file=path,
+        )
     cases = split.with_test_part(found.folder, found.cases, found.layout)
     if folds:
         drawn = drawing.make_folds(cases, count=folds, shows=shows_foreground)

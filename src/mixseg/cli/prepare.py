@@ -70,10 +70,7 @@ def prepare(
     from mixseg.datasets import load
 
     packed = folder.is_file()
-    if packed and (pack or cases):
-        raise UsageError(f"{folder} is packed already: leave --pack and --cases out to unpack it.")
-    if plan and (packed or pack):
-        raise UsageError("A plan is made from the files of scans, for arrays: leave --plan or --pack out.")
+    _check_flags_fit(folder, pack=pack, cases=cases, plan=plan)
     named: dict[str, Any] = {"dims": dims, "size": size, "spacing": spacing, "long_side": long_side}
     if pack:
         _check_options_of_archive(
@@ -81,7 +78,9 @@ def prepare(
         )
     for_slices = first_given({key: named[key] for key in ("size", "long_side")})
     if dims == 3 and for_slices:
-        raise UsageError(f"{for_slices} is for slices: leave it out, or give --dims 2.")
+        raise UsageError(
+            f"{for_slices} is for slices: leave it out, or give --dims 2.", "flag-not-applicable", flag=for_slices
+        )
     grid = {key: value for key, value in named.items() if value is not None}
     chosen = [] if packed else _chosen(load(folder, dataset, labels, say), cases)
     grid = _planned(chosen, grid) if plan else grid
@@ -89,12 +88,32 @@ def prepare(
     _write(chosen or folder, out, options, pack=pack, workers=workers)
 
 
+def _check_flags_fit(folder: Path, *, pack: bool, cases: tuple[str, ...], plan: bool) -> None:
+    """Nothing, or one sentence about flags that say nothing to an archive, be it read or written."""
+    packed = folder.is_file()
+    if packed and (pack or cases):
+        raise UsageError(
+            f"{folder} is packed already: leave --pack and --cases out to unpack it.",
+            "flag-not-applicable",
+            flag="--pack" if pack else "--cases",
+            file=folder,
+        )
+    if plan and (packed or pack):
+        raise UsageError(
+            "A plan is made from the files of scans, for arrays: leave --plan or --pack out.",
+            "flag-not-applicable",
+            flag="--plan",
+        )
+
+
 def _check_options_of_archive(options: dict[str, Any]) -> None:
     """Nothing, or one sentence about an option that an archive does not follow: it holds all that the scans have."""
     if flag := first_given(options):
         raise UsageError(
             f"An archive holds the scans as they are, with all their labels: give {flag} where it is unpacked or "
-            "trained on, or leave --pack out."
+            "trained on, or leave --pack out.",
+            "flag-not-applicable",
+            flag=flag,
         )
 
 

@@ -37,7 +37,7 @@ def report(
     from mixseg.report.run_report import write_report
 
     if not runs:
-        raise UsageError("Name a run folder to report on: the --out of a training.")
+        raise UsageError("Name a run folder to report on: the --out of a training.", "no-runs")
     if len(runs) == 1:
         if not _report_experiments(runs[0], out):
             _written(write_report(runs[0], out))
@@ -55,7 +55,12 @@ def _report_experiments(folder: Path, out: Path | None) -> bool:
 
     found = [folder] if is_experiment(folder) else experiments_in(folder)
     if out is not None and len(found) > 1:
-        raise UsageError(f"{folder} holds {len(found)} experiments, each with its own page: name one, or no --out.")
+        raise UsageError(
+            f"{folder} holds {len(found)} experiments, each with its own page: name one, or no --out.",
+            "flag-not-applicable",
+            flag="--out",
+            folder=folder,
+        )
     if found:
         from mixseg.report.experiment.report import write_experiment
     for experiment in found:

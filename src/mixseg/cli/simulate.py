@@ -65,7 +65,11 @@ def simulate(
     from mixseg.datasets.simulate import simulate as write
 
     if (source is None) == (phantom is None):
-        raise UsageError("Say where the scans come from: either --from FOLDER or --phantom heart (or atrium).")
+        raise UsageError(
+            "Say where the scans come from: either --from FOLDER or --phantom heart (or atrium).",
+            "flag-missing",
+            flag="--from",
+        )
     of_phantom = {"patients": patients, "val": val, "test": test, "size": size}
     if phantom is None:
         _check_options_apply("--from", of_phantom)
@@ -85,7 +89,7 @@ def simulate(
 def _check_options_apply(where: str, options: dict[str, Any]) -> None:
     """Nothing, or one sentence about an option that has no meaning for scans from there."""
     if flag := first_given(options):
-        raise UsageError(f"{flag} says nothing to {where}: leave it out.")
+        raise UsageError(f"{flag} says nothing to {where}: leave it out.", "flag-not-applicable", flag=flag)
 
 
 def _split_of(source: Path, cases: Sequence[Case], path: Path | None, dataset: str | None) -> Split | None:

@@ -19,14 +19,15 @@ from mixseg.core.errors import (
     MixsegError,
     Terminated,
 )
-from mixseg.core.messages import Manner, log, result, speaking
+from mixseg.core.messages import Manner, log, result, speaking, verbose
 from mixseg.core.signals import terminable
 
 
 def exit_code(command: Callable[[], int | None], *, debug: bool = False, manner: Manner | None = None) -> int:
     """Run ``command``; what the process ends with: see ``core.errors``.
 
-    SIGTERM is an interrupt, too. An error is a sentence on standard error, and with ``debug`` alone a traceback.
+    SIGTERM is an interrupt, too. An error is a sentence on standard error, for a program an object on standard output,
+    and with ``debug`` alone a traceback.
     """
     with _unread(), terminable(), speaking(manner or Manner()):
         try:
@@ -34,27 +35,30 @@ def exit_code(command: Callable[[], int | None], *, debug: bool = False, manner:
         except (KeyboardInterrupt, Exception) as error:
             if debug:
                 raise
-            code, sentence = _described(error)
+            code, described = _described(error)
             if code == INTERNAL:
                 log.debug("where it failed:", exc_info=error)
-            log.error(sentence)
-            if isinstance(error, MixsegError):
-                result({"error": error.code, "message": sentence, **error.fields})
+            log.error(f"{described['message']} [{described['code']}]" if verbose() else described["message"])
+            result({"error": described})
             return code
 
 
-def _described(error: BaseException) -> tuple[int, str]:
-    """The exit code and the sentence of an error."""
+def _described(error: BaseException) -> tuple[int, dict[str, object]]:
+    """The exit code; and the code, the sentence and the fields of an error."""
     if isinstance(error, MixsegError):
-        return error.exit_code, str(error)
+        return error.exit_code, error.described
+    if isinstance(error, Terminated):
+        return TERMINATED, {"code": "terminated", "message": str(error) or GO_ON}
     if isinstance(error, KeyboardInterrupt):
-        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED, str(error) or GO_ON
+        return INTERRUPTED, {"code": "interrupted", "message": str(error) or GO_ON}
     if isinstance(error, OSError) and error.filename is not None:
-        return REFUSED, f"{error.filename}: {error.strerror}; name another file or folder."
-    return INTERNAL, (
+        sentence = f"{error.filename}: {error.strerror}; name another file or folder."
+        return REFUSED, {"code": "system-refused", "message": sentence, "file": error.filename}
+    sentence = (
         f"mixseg itself failed ({type(error).__name__}: {error}): run the command again with --debug, and "
         "report what it shows."
     )
+    return INTERNAL, {"code": "internal", "message": sentence}
 
 
 LEFT = (errno.EPIPE, errno.EIO)

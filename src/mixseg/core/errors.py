@@ -20,16 +20,26 @@ class MixsegError(Exception):
     """Something the user can mend. The command line prints it without a traceback.
 
     Attributes:
-        code: Of this kind of error, for programs; sentences may change, it does not.
+        code: Of this kind of error, for programs; sentences may change, it does not. The codes are listed in
+            docs/reference/messages.md.
         fields: What the sentence is about, such as the file.
         exit_code: What the process ends with.
     """
 
     exit_code = REFUSED
 
-    def __init__(self, sentence: str, code: str = "", **fields: object) -> None:
+    def __init__(self, sentence: str, code: str, /, **fields: object) -> None:
         super().__init__(sentence)
         self.code, self.fields = code, fields
+
+    @property
+    def described(self) -> dict[str, object]:
+        """The error for a program: its code, its sentence, its fields."""
+        return {"code": self.code, "message": str(self), **self.fields}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Worker processes raise errors, too: the code and the fields travel with the sentence."""
+        return type(self), (str(self), self.code), {"fields": self.fields}
 
 
 class UsageError(MixsegError):
@@ -53,7 +63,7 @@ def known(what: str, name: str, choices: Iterable[str]) -> str:
     choices = list(choices)
     if name in choices:
         return name
-    raise MixsegError(f"Unknown {what} {name!r}: {did_you_mean(name, choices)}")
+    raise MixsegError(f"Unknown {what} {name!r}: {did_you_mean(name, choices)}", "unknown-name", kind=what, name=name)
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

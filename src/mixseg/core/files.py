@@ -33,9 +33,9 @@ def replacing(path: Path) -> Iterator[Path]:
     A kill leaves the old file or the new one. A full disk or a folder without permission is one sentence.
     """
     if path.is_dir():
-        raise MixsegError(f"{path} is a folder: name a file.")
+        raise MixsegError(f"{path} is a folder: name a file.", "not-a-file", file=path)
     if path.exists() and not path.is_file():  # a device such as /dev/null, which a file would take the place of
-        raise MixsegError(f"{path} is no file that could be replaced: name another.")
+        raise MixsegError(f"{path} is no file that could be replaced: name another.", "not-a-file", file=path)
     temporary: Path | None = None
     try:
         with explained(path):
@@ -85,13 +85,15 @@ def explained(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             sentence = f"No space left to write {path}: free some, or choose another folder, and start again."
-        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            sentence = f"No permission to write {path}: choose a folder of yours."
-        elif error.errno == errno.EFBIG:
+            raise MixsegError(sentence, "disk-full", file=path) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise MixsegError(
+                f"No permission to write {path}: choose a folder of yours.", "no-permission", file=path
+            ) from error
+        if error.errno == errno.EFBIG:
             sentence = f"{path} is larger than a file may be: raise the limit (ulimit -f), or choose another folder."
-        else:
-            raise
-        raise MixsegError(sentence) from error
+            raise MixsegError(sentence, "file-too-large", file=path) from error
+        raise
 
 
 @contextmanager
@@ -133,7 +135,11 @@ def check_name(what: str, name: str, where: object) -> None:
     if not name.strip(".") or any(sign in name for sign in "/\\\0"):
         raise MixsegError(
             f"The {what} {name!r} in {where} cannot be part of a file name: rename it, without / and \\, "
-            "and not with dots alone."
+            "and not with dots alone.",
+            "unsafe-name",
+            kind=what,
+            name=name,
+            where=where,
         )
 
 
@@ -150,9 +156,11 @@ def read_json(path: Path, *, missing_ok: bool = False) -> Any:  # noqa: ANN401 -
     except (FileNotFoundError, NotADirectoryError):
         if missing_ok:
             return None
-        raise MixsegError(f"{path} does not exist: check the path.") from None
+        raise MixsegError(f"{path} does not exist: check the path.", "file-missing", file=path) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise MixsegError(f"{path} is not valid JSON ({error}): mend or remove it.") from None
+        raise MixsegError(
+            f"{path} is not valid JSON ({error}): mend or remove it.", "invalid-json", file=path
+        ) from None
 
 
 @contextmanager
@@ -202,7 +210,11 @@ def _moved(temporary: Path, path: Path) -> bool:
 def check_replaceable(path: Path, marker: str, what: str = "") -> None:
     """An error if ``path`` is something that must not be replaced by a new folder: see ``check_not_foreign``."""
     if path.is_dir() and path.samefile("."):  # whoever stands in it would stand in one that is gone
-        raise MixsegError(f"{path} is the current folder, which cannot be replaced by a new one: name another folder.")
+        raise MixsegError(
+            f"{path} is the current folder, which cannot be replaced by a new one: name another folder.",
+            "folder-in-use",
+            folder=path,
+        )
     check_not_foreign(path, marker, what)
 
 
@@ -218,13 +230,18 @@ def check_not_foreign(
         harmless: Whether something that lies in it says nothing against its being one of ours.
     """
     if path.exists() and not path.is_dir():
-        raise MixsegError(f"{path} is a file: choose a folder as --out.")
+        raise MixsegError(f"{path} is a file: choose a folder as --out.", "not-a-folder", folder=path)
     inside = sorted(path.iterdir()) if path.is_dir() else []
     foreign = [each.name for each in inside if not harmless(each)]
     # The marker is asked for last: another process may begin such a folder at this moment, and writes it first.
     if foreign and not (marker and (path / marker).is_file()):
         known = f"is no {what} (it has no {marker}), and it " if marker else ""
-        raise MixsegError(f"{path} {known}is not empty ({foreign[0]}): choose a new or an empty folder as --out.")
+        raise MixsegError(
+            f"{path} {known}is not empty ({foreign[0]}): choose a new or an empty folder as --out.",
+            "folder-not-empty",
+            folder=path,
+            holds=foreign[0],
+        )
 
 
 def _sweep(path: Path) -> None:

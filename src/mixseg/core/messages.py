@@ -79,6 +79,11 @@ def quiet() -> bool:
     return _manner.verbosity < 0
 
 
+def verbose() -> bool:
+    """Whether somebody wants to know more than usual."""
+    return _manner.verbosity > 0
+
+
 def machine_readable() -> bool:
     """Whether standard output belongs to a program: results alone, as JSON."""
     return _manner.json

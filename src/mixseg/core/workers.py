@@ -67,7 +67,8 @@ def _in_processes(
                 bar.step(names[index])
         except BrokenProcessPool:
             raise MixsegError(
-                "A worker process ended unexpectedly, as it does without memory: workers=1 does without processes."
+                "A worker process ended unexpectedly, as it does without memory: workers=1 does without processes.",
+                "worker-died",
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

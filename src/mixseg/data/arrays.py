@@ -35,7 +35,12 @@ def scan(
         spacing: Voxel size in mm; scores are then in mm too.
     """
     if not isinstance(name, str):
-        raise MixsegError(f"A scan is called by a text, mixseg.scan(name, image, ...): this is {type(name)}.")
+        raise MixsegError(
+            f"A scan is called by a text, mixseg.scan(name, image, ...): this is {type(name)}.",
+            "wrong-type",
+            key="name",
+            type=type(name).__name__,
+        )
     return make_scan(name, image, full, partial, spacing=spacing)
 
 
@@ -56,7 +61,9 @@ def make_scan(
     if labels[0] is not None and (unlabeled := np.mean(labels[0] == IGNORE)):
         raise MixsegError(
             f"{name}: full labels have a class for every voxel, and {unlabeled:.2%} of these are {IGNORE} or -1, "
-            "unlabeled: give them as partial=."
+            "unlabeled: give them as partial=.",
+            "unlabeled-in-full-mask",
+            case=name,
         )
     voxels = np.ascontiguousarray(np.stack(images))
     header = _header(name, voxels, *labels, spacing=None if spacing is None else _spacing(spacing, name))
@@ -96,11 +103,17 @@ def _array(given: ArrayLike, what: str) -> NDArray[Any]:
         given = given.detach().cpu()
         given = given.float() if given.dtype == torch.bfloat16 else given  # which numpy does not have
     if isinstance(given, np.ma.MaskedArray):
-        raise MixsegError(f"{what}: a masked array would lose its mask here, fill it first, with .filled(...).")
+        raise MixsegError(
+            f"{what}: a masked array would lose its mask here, fill it first, with .filled(...).",
+            "masked-array",
+            where=what,
+        )
     try:
         return np.asarray(given)
     except ValueError as error:  # of lists alone
-        raise MixsegError(f"{what}: rows of different lengths make no array, give all of them one length.") from error
+        raise MixsegError(
+            f"{what}: rows of different lengths make no array, give all of them one length.", "ragged-array", where=what
+        ) from error
 
 
 def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
@@ -113,14 +126,20 @@ def _channels(image: ArrayLike, name: str) -> list[NDArray[np.generic]]:
     if array.ndim != 4 or not array.size or array.dtype.kind not in "biuf":
         raise MixsegError(
             f"{name}: an image is an array of numbers (I, J), (I, J, K) or (channels, I, J, K), "
-            f"not {array.dtype} of {array.shape}."
+            f"not {array.dtype} of {array.shape}.",
+            "not-an-image",
+            case=name,
+            shape=array.shape,
+            dtype=str(array.dtype),
         )
     with np.errstate(over="ignore"):
         finite = array.dtype.kind != "f" or np.isfinite(array.astype(np.float32)).all()
     if not finite:
         raise MixsegError(
             f"{name}: the image holds nan, inf or what float32 cannot hold: replace them first, with np.clip or "
-            "np.nan_to_num for example."
+            "np.nan_to_num for example.",
+            "not-finite",
+            case=name,
         )
     return list(array)
 
@@ -130,7 +149,10 @@ def _spacing(given: Sequence[float], name: str) -> tuple[float, float, float]:
     sizes = _array(given, f"{name}: spacing")
     if sizes.shape != (3,) or sizes.dtype.kind not in "iuf" or not ((sizes > 0) & (sizes < 1e4)).all():
         raise MixsegError(
-            f"{name}: spacing is the voxel size along I, J, K, three numbers of mm between 0 and 10000, not {given}."
+            f"{name}: spacing is the voxel size along I, J, K, three numbers of mm between 0 and 10000, not {given}.",
+            "invalid-value",
+            key="spacing",
+            case=name,
         )
     i, j, k = sizes.tolist()
     return float(i), float(j), float(k)
@@ -144,7 +166,13 @@ def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Label
     if array.ndim == 2:
         array = array[..., None]
     if array.shape != shape:
-        raise MixsegError(f"{what} labels have the shape {array.shape}, and the image has {shape}: they must agree.")
+        raise MixsegError(
+            f"{what} labels have the shape {array.shape}, and the image has {shape}: they must agree.",
+            "shapes-differ",
+            where=what,
+            shape=array.shape,
+            expected=shape,
+        )
     if array.dtype.kind in "if":
         array = np.where(array == -1, np.int16(IGNORE), array)  # which widens int8, where 255 would be -1 again
     with np.errstate(invalid="ignore"):  # nan is told below
@@ -152,6 +180,8 @@ def _labels(given: ArrayLike | None, shape: tuple[int, ...], what: str) -> Label
     if labels is None or not np.array_equal(labels, array):
         raise MixsegError(
             f"{what} labels hold values that are no class index: use whole numbers from 0 to 254, and in partial "
-            f"labels {IGNORE} or -1 where nothing is labelled."
+            f"labels {IGNORE} or -1 where nothing is labelled.",
+            "not-label-ids",
+            where=what,
         )
     return np.ascontiguousarray(labels)

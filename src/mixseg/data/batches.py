@@ -251,7 +251,13 @@ class Feed:
 def check_share(kind: Kind, rows: int, world: int) -> None:
     """Nothing, or one sentence about rows of which not every process gets as many."""
     if rows % world:
-        raise MixsegError(f"{rows} {kind} images a step cannot be shared by {world} processes: change batch.")
+        raise MixsegError(
+            f"{rows} {kind} images a step cannot be shared by {world} processes: change batch.",
+            "batch-not-divisible",
+            kind=kind,
+            rows=rows,
+            processes=world,
+        )
 
 
 def common_spacing(scans: Sequence[Scan], *, axes: int) -> tuple[float, ...] | None:

@@ -146,21 +146,29 @@ def check_headers(headers: Iterable[Header]) -> tuple[tuple[str, ...], int]:
         check_name("scan", header.id, header.source)
         if header.id in seen:
             raise MixsegError(
-                f"Two scans are called {header.id} ({seen[header.id].source}, {header.source}): rename one."
+                f"Two scans are called {header.id} ({seen[header.id].source}, {header.source}): rename one.",
+                "duplicate-scan",
+                case=header.id,
             )
         first = next(iter(seen.values()), header)
         if header.classes != first.classes:
             raise MixsegError(
                 f"{header.id} has the classes {', '.join(header.classes)}, and {first.id} has "
-                f"{', '.join(first.classes)}: prepare them apart."
+                f"{', '.join(first.classes)}: prepare them apart.",
+                "classes-differ",
+                case=header.id,
+                other=first.id,
             )
         if header.channels != first.channels:
             raise MixsegError(
-                f"{header.id} has {header.channels} channels, and {first.id} has {first.channels}: prepare them apart."
+                f"{header.id} has {header.channels} channels, and {first.id} has {first.channels}: prepare them apart.",
+                "channels-differ",
+                case=header.id,
+                other=first.id,
             )
         seen[header.id] = header
     if not seen:
-        raise MixsegError("There is no scan to prepare: check the folder and the choice of cases.")
+        raise MixsegError("There is no scan to prepare: check the folder and the choice of cases.", "no-scans")
     first = next(iter(seen.values()))
     for name in first.classes:
         check_name("class", name, first.source)

@@ -87,7 +87,12 @@ def see(
         proposals: For "proposals": the masks.
     """
     if sees not in get_args(Sees):
-        raise MixsegError(f"A run cannot see {sees!r}: choose one of {', '.join(get_args(Sees))}.")
+        raise MixsegError(
+            f"A run cannot see {sees!r}: choose one of {', '.join(get_args(Sees))}.",
+            "unknown-name",
+            kind="sees",
+            name=sees,
+        )
     train = _train(prepared, split, n, ratio)
     incomplete = [case for kind in KINDS for case in train[kind] if case.has_full and _gap(prepared, case)]
     if sees == "all-full":
@@ -98,11 +103,7 @@ def see(
     if sees == "mixed" and n is not None:
         _require(train["unlabeled"], lambda case: case.has_partial, f"Set-{n} needs the partial labels of")
     if not full:
-        reason = f" (in {incomplete[0].id} nobody looked for {_gap(prepared, incomplete[0])})" if incomplete else ""
-        raise MixsegError(
-            f"There is no fully labelled scan among the train patients{reason}: outline at least one, or see with "
-            "`mixseg inspect` what the labels were taken for."
-        )
+        raise _no_full_mask(prepared, incomplete)
     unused: list[str] = []
     if sees in ("full", "all-full"):
         partial, unlabeled, unused = [], [], [case.id for case in incomplete]
@@ -126,6 +127,15 @@ def see(
         hash=prepared.content,
         protocol=_protocol(prepared, split, found, val, unused, proposals),
         proposals=proposals,
+    )
+
+
+def _no_full_mask(prepared: Prepared, incomplete: Sequence[PreparedCase]) -> MixsegError:
+    reason = f" (in {incomplete[0].id} nobody looked for {_gap(prepared, incomplete[0])})" if incomplete else ""
+    return MixsegError(
+        f"There is no fully labelled scan among the train patients{reason}: outline at least one, or see with "
+        "`mixseg inspect` what the labels were taken for.",
+        "no-full-masks",
     )
 
 
@@ -205,12 +215,16 @@ def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: s
     scans = _of(prepared, patients, part)
     outlined = [case for case in scans if case.has_full]
     if scans and not outlined:
-        raise MixsegError(f"None of the {part} patients ({listed(patients)}) has a full mask: {remedy}.")
+        raise MixsegError(
+            f"None of the {part} patients ({listed(patients)}) has a full mask: {remedy}.", "no-full-masks", part=part
+        )
     for case in outlined:
         if gap := _gap(prepared, case):
             raise MixsegError(
                 f"In {case.id} nobody looked for {gap}, and scores of the {part} scans would take it for background "
-                "there: leave the scan out, or the class (--set 'target=[\"...\"]' names the classes to segment)."
+                "there: leave the scan out, or the class (--set 'target=[\"...\"]' names the classes to segment).",
+                "class-not-searched",
+                case=case.id,
             )
     return [_scan(prepared, case, "full") for case in outlined]
 
@@ -225,7 +239,10 @@ def _of(prepared: Prepared, patients: Iterable[str], what: str) -> list[Prepared
     if missing:
         raise MixsegError(
             f"not enough scans: {what} takes {len(wanted)} patients and {prepared.folder} holds "
-            f"{len(wanted) - len(missing)} of them, without {missing[0]}; prepare or pack them too."
+            f"{len(wanted) - len(missing)} of them, without {missing[0]}; prepare or pack them too.",
+            "patient-missing",
+            folder=prepared.folder,
+            patient=missing[0],
         )
     return [case for patient in wanted for case in by_patient[patient]]
 
@@ -234,7 +251,9 @@ def _require(cases: Iterable[PreparedCase], holds: Callable[[PreparedCase], bool
     lacking = [case.id for case in cases if not holds(case)]
     if lacking:
         raise MixsegError(
-            f"{sentence} {lacking[0]}, which has none ({len(lacking)} such scans): label it, or choose others."
+            f"{sentence} {lacking[0]}, which has none ({len(lacking)} such scans): label it, or choose others.",
+            "labels-missing",
+            case=lacking[0],
         )
 
 
@@ -243,7 +262,9 @@ def _require_searched(prepared: Prepared, cases: Iterable[PreparedCase], sentenc
     if lacking:
         raise MixsegError(
             f"{sentence} {lacking[0].id}, in which nobody looked for {_gap(prepared, lacking[0])} ({len(lacking)} such "
-            "scans): outline it there too, or choose others."
+            "scans): outline it there too, or choose others.",
+            "class-not-searched",
+            case=lacking[0].id,
         )
 
 
@@ -284,13 +305,26 @@ def _proposed(prepared: Prepared, scan: Scan, proposals: Mapping[str, Labels]) -
     """``scan`` with the proposal for it as its full mask."""
     mask, shape = proposals.get(scan.name), prepared[scan.name].shape
     if mask is None:
-        raise MixsegError(f"There is no proposal for {scan.name}: predict all partially labelled scans first.")
+        raise MixsegError(
+            f"There is no proposal for {scan.name}: predict all partially labelled scans first.",
+            "proposal-missing",
+            case=scan.name,
+        )
     if mask.shape != shape or mask.dtype != np.uint8:
         raise MixsegError(
             f"The proposal for {scan.name} is {mask.dtype} of {mask.shape}, not uint8 of {shape}: "
-            "predict on the grid of the prepared scans."
+            "predict on the grid of the prepared scans.",
+            "shapes-differ",
+            case=scan.name,
+            shape=mask.shape,
+            expected=shape,
         )
     unknown = np.setdiff1d(mask, [*range(len(prepared.classes)), IGNORE])
     if unknown.size:
-        raise MixsegError(f"The proposal for {scan.name} holds {unknown[0]}, which is no class: predict it again.")
+        raise MixsegError(
+            f"The proposal for {scan.name} holds {unknown[0]}, which is no class: predict it again.",
+            "undeclared-label",
+            case=scan.name,
+            labels=unknown.tolist(),
+        )
     return replace(scan, full=mask)

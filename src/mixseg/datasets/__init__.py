@@ -43,12 +43,16 @@ DATASETS: dict[str, Dataset] = {
 def recognise(root: Path) -> str:
     """The name of the layout of ``root``."""
     if not entries(root):
-        raise MixsegError(f"{root} is empty: give the folder that holds the scans.")
+        raise MixsegError(f"{root} is empty: give the folder that holds the scans.", "folder-empty", folder=root)
     for name, dataset in DATASETS.items():
         if dataset.fits(root):
             return name
     layouts = "; ".join(f"{name}: {dataset.about}" for name, dataset in DATASETS.items())
-    raise MixsegError(f"{root} is in none of the known layouts, rearrange it to be one of them ({layouts}).")
+    raise MixsegError(
+        f"{root} is in none of the known layouts, rearrange it to be one of them ({layouts}).",
+        "unknown-layout",
+        folder=root,
+    )
 
 
 def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, say: Say = silent) -> list[Case]:
@@ -62,7 +66,13 @@ def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, s
     """
     name = name or recognise(root)
     if name not in DATASETS:
-        raise MixsegError(f"{name!r} is no known layout for {root}: {did_you_mean(name, DATASETS)}")
+        raise MixsegError(
+            f"{name!r} is no known layout for {root}: {did_you_mean(name, DATASETS)}",
+            "unknown-name",
+            kind="layout",
+            name=name,
+            folder=root,
+        )
     entries(root)  # a folder that is missing or forbidden is a clearer message than what a layout misses in it
     return DATASETS[name].cases(root, flags or LabelFlags(), say)
 

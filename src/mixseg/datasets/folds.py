@@ -27,7 +27,12 @@ def make_folds(
         shows: Whether the full mask of a scan holds foreground: patients with such masks are dealt out first.
     """
     if count < 2:
-        raise MixsegError(f"{count} folds would not take turns to validate: ask for two or more.")
+        raise MixsegError(
+            f"{count} folds would not take turns to validate: ask for two or more.",
+            "invalid-value",
+            key="folds",
+            value=count,
+        )
     cases = list(cases)
     hints, labelled = by_patient(cases)
     showing = by_any_scan(cases, shows)
@@ -38,7 +43,12 @@ def make_folds(
     full = [patient for patient in shuffled if patient in labelled]
     count = min(count, len(full))
     if count < 2:
-        raise MixsegError(f"{len(full)} patients have nothing but full masks: folds need two to validate on in turn.")
+        raise MixsegError(
+            f"{len(full)} patients have nothing but full masks: folds need two to validate on in turn.",
+            "too-few-patients",
+            count=len(full),
+            needed=2,
+        )
     with ThreadPoolExecutor() as pool:  # decompressing, the slow part, runs outside the interpreter lock
         shown = dict(zip(full, track(pool.map(showing, full), "reading masks", total=len(full)), strict=True))
     full.sort(key=lambda patient: not shown[patient])
@@ -50,5 +60,10 @@ def make_fold(cases: Iterable[AnyMember], number: int, *, shows: Callable[[AnyMe
     """One of the folds that ``make_folds`` draws."""
     folds = make_folds(cases, shows=shows)
     if number >= len(folds):
-        raise MixsegError(f"There are {len(folds)} folds of these scans, numbered from 0; there is no fold {number}.")
+        raise MixsegError(
+            f"There are {len(folds)} folds of these scans, numbered from 0; there is no fold {number}.",
+            "unknown-fold",
+            fold=number,
+            folds=len(folds),
+        )
     return folds[number]

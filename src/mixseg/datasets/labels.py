@@ -53,13 +53,25 @@ class LabelFlags:
     def check(self, where: str) -> None:
         """Nothing, or one sentence about flags that contradict each other."""
         if self.foreground_only and (self.background is not None or self.unlabeled not in (None, 0)):
-            raise MixsegError(f"{where}: --foreground-only says it all: leave --unlabeled and --background out.")
+            raise MixsegError(
+                f"{where}: --foreground-only says it all: leave --unlabeled and --background out.",
+                "flags-contradict",
+                flag="--foreground-only",
+                where=where,
+            )
         if self.background is not None and self.unlabeled == self.background:
             both = f"{self.unlabeled} cannot be both unlabeled and background"
-            raise MixsegError(f"{where}: {both}: change one of the flags.")
+            raise MixsegError(
+                f"{where}: {both}: change one of the flags.", "flags-contradict", flag="--unlabeled", where=where
+            )
         if self.scribble_background is not None and (self.foreground_only or self.background is not None):
             alone = "leave --background and --foreground-only out"
-            raise MixsegError(f"{where}: --scribble-background says that there are full masks too: {alone}.")
+            raise MixsegError(
+                f"{where}: --scribble-background says that there are full masks too: {alone}.",
+                "flags-contradict",
+                flag="--scribble-background",
+                where=where,
+            )
 
 
 class _Reading(NamedTuple):
@@ -95,13 +107,21 @@ class Decision:
 def given(where: str, ids: Mapping[int, int], classes: Sequence[str], *, why: str, flags: LabelFlags) -> Decision:
     """The decision where a layout or dataset.json fixes the meaning; a flag that contradicts it is refused."""
     if flags.scribble_background is not None:
-        raise MixsegError(f"{where}: masks and scribbles do not mix here ({why}): leave --scribble-background out.")
+        raise MixsegError(
+            f"{where}: masks and scribbles do not mix here ({why}): leave --scribble-background out.",
+            "flag-not-applicable",
+            flag="--scribble-background",
+            where=where,
+        )
     wanted = {flags.unlabeled: IGNORE, flags.background: 0} | ({0: IGNORE} if flags.foreground_only else {})
     for value, meaning in wanted.items():
         if value is not None and ids.get(value, meaning) != meaning:
             raise MixsegError(
                 f"{where}: {value} is {_meaning(ids[value], classes)} ({why}), but a flag says "
-                f"{_meaning(meaning, classes)}: leave the flag out, or mend the labels."
+                f"{_meaning(meaning, classes)}: leave the flag out, or mend the labels.",
+                "flag-contradicts-labels",
+                where=where,
+                label=value,
             )
     ids = dict(ids) | {value: meaning for value, meaning in wanted.items() if value is not None}
     return Decision(ids, tuple(classes), f"{where}: {describe(ids, classes)} ({why}).")
@@ -140,7 +160,12 @@ def detect(
     strokes = _of_scribbles(names, reading, flags)
     if strokes is not None and strokes in (0, reading.unlabeled):
         other = "unlabeled" if strokes else "the background of full masks"
-        raise MixsegError(f"{where}: {strokes} is {other}: the background of scribbles has an id of its own.")
+        raise MixsegError(
+            f"{where}: {strokes} is {other}: the background of scribbles has an id of its own.",
+            "flag-contradicts-labels",
+            where=where,
+            label=strokes,
+        )
     ids, classes = _mapping(counts, names, reading, strokes)
     if ignore is not None:
         ids = dict(given(where, ids, classes, why=reading.why, flags=replace(flags, scribble_background=None)).ids)
@@ -160,7 +185,11 @@ def describe(ids: Mapping[int, int], classes: Sequence[str]) -> str:
 def encode(array: NDArray[np.uint8], classes: Sequence[str]) -> NDArray[np.uint8]:
     """Class indices as nnU-Net stores them: 0 is the background, IGNORE becomes the highest class + 1."""
     if len(classes) >= IGNORE:
-        raise MixsegError(f"{len(classes)} classes are too many: at most {IGNORE - 1} fit beside the unlabeled id.")
+        raise MixsegError(
+            f"{len(classes)} classes are too many: at most {IGNORE - 1} fit beside the unlabeled id.",
+            "too-many-classes",
+            count=len(classes),
+        )
     return np.where(array == IGNORE, np.uint8(len(classes)), array).astype(np.uint8)
 
 
@@ -236,7 +265,9 @@ def _flagged(where: str, names: Mapping[int, str], flags: LabelFlags) -> _Readin
         if background is None:
             raise MixsegError(
                 f"{where}: with 0 unlabeled, which id is the background? Add --background ID, or pass "
-                "--foreground-only if the background was never labelled."
+                "--foreground-only if the background was never labelled.",
+                "background-unclear",
+                where=where,
             )
         return _Reading(flags.unlabeled, background, why)
     unlabeled = 0 if flags.unlabeled is None and flags.background != 0 else flags.unlabeled
@@ -293,5 +324,8 @@ def _question(where: str, counts: Mapping[int, int]) -> MixsegError:
         f"{where}: which of the label ids {shares} is unlabeled? Pass --unlabeled ID, --background ID if a stroke "
         "marks the background and 0 is unpainted, --scribble-background ID if full masks without such a stroke lie "
         "beside, --foreground-only if 0 is unpainted and the background never marked, or --background 0 if every "
-        "voxel is labelled."
+        "voxel is labelled.",
+        "unlabeled-unclear",
+        where=where,
+        labels=sorted(counts),
     )

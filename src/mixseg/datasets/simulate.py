@@ -40,9 +40,19 @@ class Recipe:
     def __post_init__(self) -> None:
         known("partial labels", self.partial, PARTIAL)
         if self.keep_full is not None and self.keep_full < 0:
-            raise MixsegError(f"--keep-full is {self.keep_full}: give a number of patients, or all.")
+            raise MixsegError(
+                f"--keep-full is {self.keep_full}: give a number of patients, or all.",
+                "invalid-value",
+                flag="--keep-full",
+                value=self.keep_full,
+            )
         if self.seed < 0:
-            raise MixsegError(f"--seed is {self.seed}: give a whole number from 0 on.")
+            raise MixsegError(
+                f"--seed is {self.seed}: give a whole number from 0 on.",
+                "invalid-value",
+                flag="--seed",
+                value=self.seed,
+            )
 
 
 def simulate(cases: Sequence[Case], out: Path, recipe: Recipe, *, split: Split | None = None, name: str = "") -> Path:
@@ -61,7 +71,10 @@ def simulate(cases: Sequence[Case], out: Path, recipe: Recipe, *, split: Split |
     """
     check_replaceable(out, marker="")
     if not any(case.full for case in cases):
-        raise MixsegError("No scan has a full mask to make partial labels from: see what there is with mixseg inspect.")
+        raise MixsegError(
+            "No scan has a full mask to make partial labels from: see what there is with mixseg inspect.",
+            "no-full-masks",
+        )
     keep = _keepers(cases, recipe.keep_full, split)
     items = track((_item(case, recipe, case.patient in keep) for case in cases), "writing scans", total=len(cases))
     channels = [f"channel {number}" for number in range(len(cases[0].image))]
@@ -103,7 +116,12 @@ def _keepers(cases: Sequence[Case], keep_full: int | None, split: Split | None) 
         train = [patient for patient in split.train if patient in complete]
     count = len(train) if keep_full is None else keep_full
     if count > len(train):
-        raise MixsegError(f"--keep-full is {count}, but {len(train)} train patients have full masks: ask for fewer.")
+        raise MixsegError(
+            f"--keep-full is {count}, but {len(train)} train patients have full masks: ask for fewer.",
+            "too-few-patients",
+            count=len(train),
+            needed=count,
+        )
     return {*train[:count], *judges}
 
 
@@ -132,7 +150,11 @@ def _partial(case: Case, full: Labels, drawn: Labels | None, recipe: Recipe) -> 
         return None
     if recipe.partial == "drawn":
         if drawn is None:
-            raise MixsegError(f"{case.id} has no drawn labels: choose --partial {', '.join(GENERATORS)} or none.")
+            raise MixsegError(
+                f"{case.id} has no drawn labels: choose --partial {', '.join(GENERATORS)} or none.",
+                "labels-missing",
+                case=case.id,
+            )
         return drawn
     # As for prepared arrays, so that adding a scan changes the labels of no other.
     rng = np.random.default_rng([recipe.seed, zlib.crc32(case.id.encode())])

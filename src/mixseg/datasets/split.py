@@ -59,7 +59,9 @@ class Split:
                 if patient in part_of:
                     raise MixsegError(
                         f"Patient {patient} is in {part_of[patient]} and again in {part.name}: "
-                        "a patient belongs to one part of a split, once."
+                        "a patient belongs to one part of a split, once.",
+                        "split-overlap",
+                        patient=patient,
                     )
                 part_of[patient] = part.name
 
@@ -74,12 +76,20 @@ class Roles(NamedTuple):
 def set_n(split: Split, n: int, ratio: int = 5) -> Roles:
     """The first ``n`` train patients with full masks and the next ``ratio * n`` with partial labels."""
     if n < 1 or ratio < 0:
-        raise MixsegError(f"Set-{n} with ratio {ratio} makes no sense: n is at least 1, the ratio at least 0.")
+        raise MixsegError(
+            f"Set-{n} with ratio {ratio} makes no sense: n is at least 1, the ratio at least 0.",
+            "invalid-value",
+            key="set",
+            value=n,
+        )
     needed = n + ratio * n
     if needed > len(split.train):
         raise MixsegError(
             f"not enough scans: Set-{n} takes {n} fully and {ratio * n} partially labelled patients, "
-            f"{needed} in all, and the split has {len(split.train)} train patients."
+            f"{needed} in all, and the split has {len(split.train)} train patients.",
+            "too-few-patients",
+            count=len(split.train),
+            needed=needed,
         )
     return Roles(full=split.train[:n], partial=split.train[n:needed])
 
@@ -98,11 +108,18 @@ def read_split(path: Path, cases: Iterable[Member], *, fold: int | None = None, 
     if isinstance(content, list):
         return _from_fold(path, content, list(cases), fold or 0)
     if not isinstance(content, dict):
-        raise MixsegError(f"{path} holds no split: it should be a list of folds or an object with train, val and test.")
+        raise MixsegError(
+            f"{path} holds no split: it should be a list of folds or an object with train, val and test.",
+            "wrong-content",
+            file=path,
+        )
     if fold is not None:
         raise MixsegError(
             f"{path} holds one split, so there is no fold {fold}: leave it out, or write folds with "
-            f"{_writes_folds(path.parent)}."
+            f"{_writes_folds(path.parent)}.",
+            "unknown-fold",
+            file=path,
+            fold=fold,
         )
     if "train" not in content:
         content = _of_dataset(path, content, dataset)
@@ -219,7 +236,10 @@ def by_patient(cases: Iterable[Member]) -> tuple[dict[str, str], set[str]]:
         if hints.setdefault(case.patient, part) != part:
             raise MixsegError(
                 f"Patient {case.patient} has scans in {hints[case.patient]} and in {part} (case {case.id}): "
-                "move them to one of the two."
+                "move them to one of the two.",
+                "split-overlap",
+                patient=case.patient,
+                case=case.id,
             )
         labelled[case.patient] = labelled.get(case.patient, True) and case.kind == "full"
     return dict(sorted(hints.items())), {patient for patient, every in labelled.items() if every}
@@ -243,7 +263,13 @@ def _drawn(patients: Sequence[str], count: int, shows: Callable[[str], bool]) ->
 
 def _from_fold(path: Path, folds: list[object], cases: list[Member], fold: int) -> Split:
     if not 0 <= fold < len(folds):
-        raise MixsegError(f"{path} has {len(folds)} folds, numbered from 0; there is no fold {fold}.")
+        raise MixsegError(
+            f"{path} has {len(folds)} folds, numbered from 0; there is no fold {fold}.",
+            "unknown-fold",
+            file=path,
+            fold=fold,
+            folds=len(folds),
+        )
     patient_of = {case.id: case.patient for case in cases}
     parts = {}
     for part in ("train", "val"):
@@ -255,7 +281,11 @@ def _from_fold(path: Path, folds: list[object], cases: list[Member], fold: int) 
     if seen:
         raise MixsegError(
             f"Fold {fold} of {path} holds test patients ({listed(seen)}): remove the file and write folds without "
-            f"them, with {_writes_folds(path.parent)}."
+            f"them, with {_writes_folds(path.parent)}.",
+            "split-overlap",
+            file=path,
+            fold=fold,
+            patient=seen[0],
         )
     return Split(parts["train"], parts["val"], test)
 
@@ -271,7 +301,11 @@ def _all_known(path: Path, names: Iterable[str], there: Iterable[str], part: str
         nearest = "".join(difflib.get_close_matches(unknown[0], there, n=1, cutoff=0))
         raise MixsegError(
             f"{path} names {unknown[0]} in {part}, and there is no scan of it (the nearest name is {nearest}; "
-            f"{len(unknown)} unknown in all): correct the file, or add the scans."
+            f"{len(unknown)} unknown in all): correct the file, or add the scans.",
+            "unknown-scan",
+            file=path,
+            part=part,
+            name=unknown[0],
         )
 
 
@@ -279,14 +313,22 @@ def _of_dataset(path: Path, content: dict[str, object], dataset: str) -> object:
     if not dataset and len(content) == 1:
         return next(iter(content.values()))
     if dataset not in content:
-        raise MixsegError(f"{path} has no split named {dataset!r}: choose one of {', '.join(content) or 'none'}.")
+        raise MixsegError(
+            f"{path} has no split named {dataset!r}: choose one of {', '.join(content) or 'none'}.",
+            "unknown-name",
+            kind="split",
+            name=dataset,
+            file=path,
+        )
     return content[dataset]
 
 
 def _names(path: Path, content: object, part: str) -> tuple[str, ...]:
     names = content.get(part, []) if isinstance(content, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise MixsegError(f"{path}: {part} is not a list of names; mend the file.")
+        raise MixsegError(
+            f"{path}: {part} is not a list of names; mend the file.", "wrong-content", file=path, key=part
+        )
     return tuple(names)
 
 

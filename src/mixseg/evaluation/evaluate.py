@@ -138,7 +138,9 @@ def evaluate(
         where = references if isinstance(references, Path) else "the cases"
         raise MixsegError(
             f"No file in {predictions} is named after a mask of {where} (one of these is {truths.each[0].case}): "
-            "name predictions after their cases."
+            "name predictions after their cases.",
+            "nothing-matches",
+            folder=predictions,
         )
     masks = {job.reference.case: job.reference.mask for job in matched.jobs}
     places = [formats.read_geometry(mask) for mask in masks.values()]
@@ -168,7 +170,10 @@ def _score(job: Job, *, in_mm: bool) -> tuple[Row, ...]:
     if difference := formats.same_geometry(prediction, truth):
         raise MixsegError(
             f"{job.prediction.path} does not lie on the grid of {job.reference.mask.path}, {difference}: "
-            "predict again from the same scan, or resample it."
+            "predict again from the same scan, or resample it.",
+            "geometry-differs",
+            file=job.prediction.path,
+            other=job.reference.mask.path,
         )
     key = {"case": job.reference.case, "checkpoint": job.output[0], "branch": job.output[1], "part": job.reference.part}
     spacing = truth.spacing if truth.spacing_known and in_mm else None

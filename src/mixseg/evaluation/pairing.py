@@ -82,7 +82,7 @@ def of_cases(cases: Sequence[Case]) -> References:
         if (mask := case.hidden or case.full) is not None
     ]
     if not found:
-        raise MixsegError("None of the cases has a complete mask: give a folder of reference masks.")
+        raise MixsegError("None of the cases has a complete mask: give a folder of reference masks.", "no-full-masks")
     indices = {index: index for index in range(max(len(one.classes) for one in found))}
     return References(found, {**own_ids(found), **indices})
 
@@ -103,7 +103,10 @@ def check_one_meaning(predictions: Path, truths: References) -> None:
         raise MixsegError(
             f"{twice} in {predictions} may be {classes[ids[twice]]}, whose id it is in the masks, or "
             f"{classes[twice]}, the class of that number: to score label maps with the ids of the masks, give the "
-            f"folder of masks as reference; those of mixseg lie beside a {CLASSES}."
+            f"folder of masks as reference; those of mixseg lie beside a {CLASSES}.",
+            "label-ambiguous",
+            folder=predictions,
+            label=twice,
         )
 
 
@@ -113,7 +116,9 @@ def of_folder(
     """The masks of a folder; predictions hold the same ids. Where nobody names them, ``predicted`` may."""
     files = label_maps(folder)
     if not files:
-        raise MixsegError(f"{folder} holds no label map: give the folder of reference masks.")
+        raise MixsegError(
+            f"{folder} holds no label map: give the folder of reference masks.", "no-label-maps", folder=folder
+        )
     places = (place / nnunet_json.NAME for place in (folder, folder.parent, predictions))
     declared = next((path for path in places if path.is_file()), None)
     said = _said_by_segments(folder, files.values()) if declared is None else nnunet_json.read(declared)
@@ -136,7 +141,11 @@ def of_folder(
         if (mask := nnunet.label_source(path, decision.ids_in(found), said)) is not None
     ]
     if not each:
-        raise MixsegError(f"{folder} holds empty segmentations alone: give the folder of reference masks.")
+        raise MixsegError(
+            f"{folder} holds empty segmentations alone: give the folder of reference masks.",
+            "no-label-maps",
+            folder=folder,
+        )
     return References(each, ids, decision.sentence)
 
 
@@ -152,7 +161,9 @@ def _said_by_segments(folder: Path, files: Collection[Path]) -> nnunet_json.Desc
     if segments and len(segments) < len(files):
         raise MixsegError(
             f"{folder} holds segments, which have names, beside label maps, which have ids: say in a dataset.json "
-            "beside them which id is which."
+            "beside them which id is which.",
+            "formats-mixed",
+            folder=folder,
         )
     found = {name.lower(): name for path in segments for name in formats.segment_names(path).values()}
     names = {0: "background"} | dict(enumerate(found.values(), start=1)) if found else {}
@@ -198,7 +209,10 @@ def by_name(predicted: Sequence[str], truths: References) -> References:
             truths.each, {index: index for index in range(len(known))}, f"{truths.meaning} {said}".strip()
         )
     raise MixsegError(
-        f"{sides}: call them alike in a dataset.json beside the masks, or give the dataset folder itself as reference."
+        f"{sides}: call them alike in a dataset.json beside the masks, or give the dataset folder itself as reference.",
+        "classes-differ",
+        classes=list(predicted),
+        expected=list(known),
     )
 
 
@@ -264,7 +278,11 @@ def is_beside(name: str, files: Collection[str]) -> bool:
 def _outputs(predictions: Path) -> dict[Output, Path]:
     """Checkpoint and branch -> the folder with their label maps."""
     if not predictions.is_dir():
-        raise MixsegError(f"{predictions} is no folder: give the folder with the predicted label maps.")
+        raise MixsegError(
+            f"{predictions} is no folder: give the folder with the predicted label maps.",
+            "not-a-folder",
+            folder=predictions,
+        )
     root = predictions / "predictions" if (predictions / "predictions").is_dir() else predictions
     if label_maps(root):
         return {("", ""): root}
@@ -274,19 +292,28 @@ def _outputs(predictions: Path) -> dict[Output, Path]:
         deeper = (branch for branch in sorted(folder.iterdir()) if branch.is_dir())
         found |= {(folder.name, branch.name): branch for branch in deeper if label_maps(branch)}
     if not found:
-        raise MixsegError(f"{root} holds no label map of a known format: give the folder with the predictions.")
+        raise MixsegError(
+            f"{root} holds no label map of a known format: give the folder with the predictions.",
+            "no-label-maps",
+            folder=root,
+        )
     return found
 
 
 def label_maps(folder: Path) -> dict[str, Path]:
     """Case -> file."""
     if not folder.is_dir():
-        raise MixsegError(f"{folder} is no folder: give the folder with the label maps.")
+        raise MixsegError(f"{folder} is no folder: give the folder with the label maps.", "not-a-folder", folder=folder)
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not formats.suffix(path):
             continue
         if formats.stem(path) in files:
-            raise MixsegError(f"{path} and {files[formats.stem(path)]} are the same case: remove one of them.")
+            raise MixsegError(
+                f"{path} and {files[formats.stem(path)]} are the same case: remove one of them.",
+                "duplicate-scan",
+                file=path,
+                other=files[formats.stem(path)],
+            )
         files[formats.stem(path)] = path
     return files

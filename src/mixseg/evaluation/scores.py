@@ -108,10 +108,15 @@ def read_metrics(path: Path) -> list[Row]:
         with path.open(newline="") as file:
             lines = list(csv.DictReader(file))
     except FileNotFoundError:
-        raise MixsegError(f"{path} does not exist: run `mixseg evaluate` first.") from None
+        raise MixsegError(f"{path} does not exist: run `mixseg evaluate` first.", "file-missing", file=path) from None
     missing = [name for name in (*ADDRESS, *METRICS) if lines and name not in lines[0]]
     if missing:
-        raise MixsegError(f"{path} has no column '{missing[0]}': write it again with `mixseg evaluate`.")
+        raise MixsegError(
+            f"{path} has no column '{missing[0]}': write it again with `mixseg evaluate`.",
+            "column-missing",
+            file=path,
+            column=missing[0],
+        )
     return [_row(path, line) for line in lines]
 
 
@@ -120,7 +125,12 @@ def _row(path: Path, line: Mapping[str, str | None]) -> Row:
     try:
         scores = {metric: float(text[metric]) if text[metric] else math.nan for metric in METRICS}
     except ValueError as error:
-        raise MixsegError(f"{path}, case {text['case']}: {error}; write it again with `mixseg evaluate`.") from None
+        raise MixsegError(
+            f"{path}, case {text['case']}: {error}; write it again with `mixseg evaluate`.",
+            "wrong-content",
+            file=path,
+            case=text["case"],
+        ) from None
     return _located(text, text["class"], scores)
 
 

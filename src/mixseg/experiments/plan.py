@@ -122,11 +122,17 @@ def read_plan(folder: Path) -> Plan:
     path = folder / FILE
     if not path.exists():
         raise MixsegError(
-            f"{folder} holds no experiment (no {FILE}): name OUT/NAME of `mixseg experiment NAME -o OUT`."
+            f"{folder} holds no experiment (no {FILE}): name OUT/NAME of `mixseg experiment NAME -o OUT`.",
+            "not-an-experiment",
+            folder=folder,
         )
     content = dict(read_json(path))
     if content.pop("format", None) != FORMAT:
-        raise MixsegError(f"{path} is of another version: repeat `mixseg experiment`, which writes it anew.")
+        raise MixsegError(
+            f"{path} is of another version: repeat `mixseg experiment`, which writes it anew.",
+            "other-version",
+            file=path,
+        )
     cells = [
         Cell(**{**cell, "outputs": tuple(cell["outputs"]), "runs": {int(s): n for s, n in cell["runs"].items()}})
         for cell in content.pop("cells")

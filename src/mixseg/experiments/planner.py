@@ -60,7 +60,7 @@ def make_plan(
 ) -> Plan:
     """The cells and runs of ``experiment``; a cell for which there are too few patients says so and has no runs."""
     if request.test and not split.test:
-        raise MixsegError(NO_TEST)
+        raise MixsegError(NO_TEST, "no-test-patients")
     preset = request.preset_for(scans.dataset)
     seeds = tuple(dict.fromkeys(request.seeds or ((QUICK_SEED,) if request.quick else SEEDS)))
     made: dict[str, PlannedRun] = {}
@@ -77,7 +77,10 @@ def make_plan(
     if cells and not made:
         raise MixsegError(
             f"{NOT_ENOUGH}: there are {len(split.train)} train patients, and every setting of {experiment.name} takes "
-            "more; ask for smaller ones with --sets."
+            "more; ask for smaller ones with --sets.",
+            "too-few-patients",
+            count=len(split.train),
+            experiment=experiment.name,
         )
     return Plan(
         experiment=experiment.name,
@@ -126,7 +129,11 @@ def _rows_and_sets(experiment: Experiment, request: Request, scans: Scans) -> li
     if scans.as_labelled and request.sets is None:
         sets = (None,)
     if len(sets) > 1 and any(row.column for row in rows):
-        raise MixsegError(f"The columns of {experiment.name} are no settings: name one setting with --sets.")
+        raise MixsegError(
+            f"The columns of {experiment.name} are no settings: name one setting with --sets.",
+            "several-sets",
+            experiment=experiment.name,
+        )
     several = [(row, n) for n in sets for row in rows if not _of_all(row)]
     return several + [(row, None) for row in rows if _of_all(row)]
 

@@ -104,7 +104,9 @@ def layout_of(dataset: str) -> str:
     if not Path(dataset).is_dir():
         raise MixsegError(
             f"{dataset} is no folder here: write --dataset with the path of the folder that holds the scans "
-            "(the layouts of acdc and la are recognised), or --dataset phantom for the built-in ones."
+            "(the layouts of acdc and la are recognised), or --dataset phantom for the built-in ones.",
+            "not-a-folder",
+            folder=dataset,
         )
     return recognise(Path(dataset))
 

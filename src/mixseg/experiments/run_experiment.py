@@ -84,7 +84,11 @@ def _check_before_reading(experiment: Experiment, dataset: str, out: Path, reque
         known("preset", request.preset, PRESETS)
     for key in request.settings:
         if flag := KEYS[key].traits.flag:
-            raise UsageError(f"--set {key} is nothing that the runs of an experiment have in common: use {flag}.")
+            raise UsageError(
+                f"--set {key} is nothing that the runs of an experiment have in common: use {flag}.",
+                "setting-not-applicable",
+                key=key,
+            )
     weights = request.settings.get("weights")
     for term in weights if isinstance(weights, Mapping) else ():
         known("term of a loss", term, sorted({name for method in METHODS for name in terms_of(method)}))
@@ -103,7 +107,12 @@ def _check_no_training_options(experiment: Experiment, request: Request) -> None
     rows_named(request.only)
     for flag, given in (("--test", request.test), ("--seeds", request.seeds), ("--sets", request.sets)):
         if given:
-            raise MixsegError(f"The experiment {experiment.name} trains nothing and scores no scans: leave {flag} out.")
+            raise MixsegError(
+                f"The experiment {experiment.name} trains nothing and scores no scans: leave {flag} out.",
+                "flag-not-applicable",
+                flag=flag,
+                experiment=experiment.name,
+            )
 
 
 def _measure(
@@ -145,7 +154,9 @@ def _check_scans_unchanged(plan: Plan, out: Path) -> None:
         if (Path(other.scans).resolve(), other.split) != (Path(plan.scans).resolve(), plan.split):
             raise MixsegError(
                 f"{out} holds the experiment {other.experiment} on {other.scans} with "
-                f"{other.split or 'the split beside them'}: choose another --out for other scans or another split."
+                f"{other.split or 'the split beside them'}: choose another --out for other scans or another split.",
+                "data-differ",
+                folder=out,
             )
 
 

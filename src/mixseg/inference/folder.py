@@ -113,8 +113,13 @@ def predict_folder(
 def _check_all_predicted(bad: Sequence[str], cases: Sequence[Case]) -> None:
     """Nothing, or the sentences about images that could not be predicted."""
     if bad:
-        done = f"{len(cases) - len(bad)} of {len(cases)} images predicted"
-        raise SomeFailedError("\n".join([*bad, f"{done}: mend the others, or take them away, and predict again."]))
+        each, done = "\n".join(bad), f"{len(cases) - len(bad)} of {len(cases)} images predicted"
+        raise SomeFailedError(
+            f"{each}\n{done}: mend the others, or take them away, and predict again.",
+            "some-failed",
+            failed=len(bad),
+            total=len(cases),
+        )
 
 
 @contextmanager
@@ -169,12 +174,19 @@ def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, ov
     """``config`` with other windows for its predictions, where they are given."""
     if config.data.dims == 2 and (window is not None or overlap is not None):
         flag = "--window" if window is not None else "--overlap"
-        raise MixsegError(f"Slices are predicted whole, without windows: leave {flag} out.")
+        raise MixsegError(
+            f"Slices are predicted whole, without windows: leave {flag} out.", "flag-not-applicable", flag=flag
+        )
     if window is not None:
         config = config.changed(window=window)
     if overlap is not None:
         if not 0 <= overlap < 1:
-            raise MixsegError(f"Windows cannot overlap by {overlap:g} of their size: give a share from 0 to below 1.")
+            raise MixsegError(
+                f"Windows cannot overlap by {overlap:g} of their size: give a share from 0 to below 1.",
+                "invalid-value",
+                flag="--overlap",
+                value=overlap,
+            )
         i, j, k = (max(1, round((1 - overlap) * side)) for side in config.data.patch)
         config = config.changed(stride=(i, j, k))
     return config
@@ -237,9 +249,17 @@ def _check_not_among_images(cases: Sequence[Case], images: Path, out: Path) -> N
     for case in cases:
         for source in case.image:
             if source.path.resolve() == (out / file_name(case, "")).resolve():
-                raise MixsegError(f"The label map of {source.path} would take its place: choose another -o.")
+                raise MixsegError(
+                    f"The label map of {source.path} would take its place: choose another -o.",
+                    "would-overwrite",
+                    file=source.path,
+                )
     if images.is_dir() and out.resolve() in {source.path.parent.resolve() for case in cases for source in case.image}:
-        raise MixsegError(f"Label maps in {out}, beside their images, would be taken for scans: choose another -o.")
+        raise MixsegError(
+            f"Label maps in {out}, beside their images, would be taken for scans: choose another -o.",
+            "output-among-images",
+            folder=out,
+        )
 
 
 def _write(maps: Mapping[str, NDArray[Any]], about: Sidecar, case: Case, out: Path) -> list[Path]:

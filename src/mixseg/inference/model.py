@@ -89,7 +89,9 @@ class Model:
         if self.config.data.spacing and spacing is None:
             raise MixsegError(
                 f"{self.run} was trained at {times(self.config.data.spacing)} mm: say how large the voxels of the "
-                "image are, with spacing=(I, J, K) in mm."
+                "image are, with spacing=(I, J, K) in mm.",
+                "voxel-size-unknown",
+                folder=self.run,
             )
         return self.predictor.prepare(make_scan("the image", image, spacing=spacing, clip=self.config.data.clip))
 
@@ -97,5 +99,10 @@ class Model:
 def as_path(given: str | PathLike[str], what: str) -> Path:
     """The path that a caller gave, or one sentence if it is none."""
     if not isinstance(given, str | PathLike):
-        raise MixsegError(f"{what} is the path of a run's folder, not {type(given)}.")
+        raise MixsegError(
+            f"{what} is the path of a run's folder, not {type(given)}.",
+            "wrong-type",
+            key=what,
+            type=type(given).__name__,
+        )
     return Path(given)

@@ -216,7 +216,9 @@ class Predictor:
         named = {short_name(output, method.outputs): output for output in method.outputs}
         if branch and len(named) == 1:
             raise MixsegError(
-                f"{run.path} was trained by {run.config.method.name}, which has one answer: name no branch."
+                f"{run.path} was trained by {run.config.method.name}, which has one answer: name no branch.",
+                "no-branches",
+                folder=run.path,
             )
         config, output = config or run.config, named[branch] if branch else method.outputs[0]
         origin = Origin(weights_hash(method), digest(to_dict(config)), chosen, step, output)
@@ -238,7 +240,11 @@ class Predictor:
             raise MixsegError(
                 f"{native.header.source} has {native.header.channels} channels, and the run was trained on "
                 f"{self.channels}: give the images that it was trained on, CASE_0000, CASE_0001, ... for several "
-                "channels."
+                "channels.",
+                "channels-differ",
+                file=native.header.source,
+                channels=native.header.channels,
+                expected=self.channels,
             )
         options = replace(self.config.data.prepare_options, target=None)
         case = lay_out([native.header], options)[0]

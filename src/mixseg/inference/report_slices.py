@@ -307,7 +307,9 @@ def read_examples(path: Path) -> list[Example]:
         with np.load(path, allow_pickle=False) as held:
             return [_example(held, number, about) for number, about in enumerate(json.loads(str(held["about"])))]
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, TypeError) as error:
-        raise MixsegError(f"{path} holds no examples ({error}): remove it, or train the run again.") from error
+        raise MixsegError(
+            f"{path} holds no examples ({error}): remove it, or train the run again.", "broken-file", file=path
+        ) from error
 
 
 def _example(held: Mapping[str, Bytes], number: int, about: Mapping[str, Any]) -> Example:

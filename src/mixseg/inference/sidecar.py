@@ -120,7 +120,9 @@ def hashes(case: Case) -> tuple[str, ...]:
                     while block := file.read(1 << 22):
                         state.update(block)
             except OSError as error:
-                raise MixsegError(f"{path} cannot be read ({error.strerror}): check the path.") from None
+                raise MixsegError(
+                    f"{path} cannot be read ({error.strerror}): check the path.", "unreadable-file", file=path
+                ) from None
         found.append(state.hexdigest())
     return tuple(found)
 
@@ -154,7 +156,11 @@ def check_not_overwriting(
     written = recorded(out)
     if (out / CLASSES).exists() and CLASSES not in written and read_json(out / CLASSES) != list(classes):
         names = ", ".join(classes)
-        raise MixsegError(f"{out / CLASSES} would be overwritten, and names other classes than {names}: {REMEDY}")
+        raise MixsegError(
+            f"{out / CLASSES} would be overwritten, and names other classes than {names}: {REMEDY}",
+            "would-overwrite",
+            file=out / CLASSES,
+        )
     for case in cases:
         path = out / f"{case.id}{ENDING}"
         beside, maps = Sidecar.read(path), {out / file_name(case, ending): map_name(ending) for ending in endings}
@@ -164,10 +170,12 @@ def check_not_overwriting(
         if foreign:
             raise MixsegError(
                 f"{foreign[0]} would be overwritten, and mixseg predict did not write it (no {path.name} of ours "
-                f"says so): {REMEDY}"
+                f"says so): {REMEDY}",
+                "would-overwrite",
+                file=foreign[0],
             )
         if beside and there and (clause := _made_otherwise(beside, origin, case)):
-            raise MixsegError(f"{there[0]} was made {clause}: {REMEDY}")
+            raise MixsegError(f"{there[0]} was made {clause}: {REMEDY}", "would-overwrite", file=there[0])
 
 
 def _made_otherwise(beside: Sidecar, origin: Origin, case: Case) -> str:

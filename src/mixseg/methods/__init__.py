@@ -160,6 +160,10 @@ def make_method(name: str, build: BuildNetwork, weights: Mapping[str, float], op
     unknown = sorted(set(weights) - set(terms_of(name)))
     if unknown:
         raise MixsegError(
-            f"The method {name} has no term {unknown[0]!r} to weigh: choose from {', '.join(row.weights)}."
+            f"The method {name} has no term {unknown[0]!r} to weigh: choose from {', '.join(row.weights)}.",
+            "unknown-name",
+            kind="term",
+            name=unknown[0],
+            method=name,
         )
     return row.make(build, {**row.weights, **weights}, options)

@@ -65,7 +65,12 @@ class GLMI(Method):
         self.network = build(1)
         spec = self.network.spec
         if spec.depth < 2:
-            raise MixsegError("The method glmi reads features at half resolution: use a network of depth 2 or more.")
+            raise MixsegError(
+                "The method glmi reads features at half resolution: use a network of depth 2 or more.",
+                "invalid-value",
+                key="depth",
+                value=spec.depth,
+            )
         channels = {"bottleneck": spec.channels[-1], "coarse": spec.channels[1], "fine": spec.channels[0]}
         self.heads = nn.ModuleDict({name: ClusterHeads(count) for name, count in channels.items()})
         self.displacement = DISPLACEMENT[spec.dims]

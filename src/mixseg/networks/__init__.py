@@ -86,12 +86,29 @@ def _check(spec: Spec) -> None:
     least = {"in_channels": 1, "classes": 2, "branches": 1, "width": 1, "depth": 1}
     for field, smallest in least.items():
         if getattr(spec, field) < smallest:
-            raise MixsegError(f"A network needs {field} of at least {smallest}, not {getattr(spec, field)}.")
+            raise MixsegError(
+                f"A network needs {field} of at least {smallest}, not {getattr(spec, field)}.",
+                "invalid-value",
+                key=field,
+                value=getattr(spec, field),
+            )
     if spec.dims not in (2, 3):
-        raise MixsegError(f"A network has 2 or 3 dims, not {spec.dims}.")
+        raise MixsegError(f"A network has 2 or 3 dims, not {spec.dims}.", "invalid-value", key="dims", value=spec.dims)
     if not 0 <= spec.deep < spec.depth:
-        raise MixsegError(f"A network of depth {spec.depth} takes a deep of 0 to {spec.depth - 1}, not {spec.deep}.")
+        raise MixsegError(
+            f"A network of depth {spec.depth} takes a deep of 0 to {spec.depth - 1}, not {spec.deep}.",
+            "invalid-value",
+            key="deep",
+            value=spec.deep,
+        )
     if spec.deep and spec.geometry == "authors":
-        raise MixsegError('Coarser levels (deep) fit the image in geometry="padded" alone: use that, or deep=0.')
+        raise MixsegError(
+            'Coarser levels (deep) fit the image in geometry="padded" alone: use that, or deep=0.',
+            "settings-contradict",
+            key="deep",
+            other="geometry",
+        )
     if not 0 <= spec.dropout < 1:
-        raise MixsegError(f"A dropout lies in [0, 1), not at {spec.dropout}.")
+        raise MixsegError(
+            f"A dropout lies in [0, 1), not at {spec.dropout}.", "invalid-value", key="dropout", value=spec.dropout
+        )

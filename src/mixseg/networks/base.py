@@ -120,7 +120,9 @@ def check_channels(image: Tensor, spec: Spec) -> None:
         axes = ", ".join("HWD"[: spec.dims])
         raise MixsegError(
             f"This network takes images of shape (B, {spec.in_channels}, {axes}) and was given {tuple(image.shape)}: "
-            "build it with the dims and in_channels of your data."
+            "build it with the dims and in_channels of your data.",
+            "shapes-differ",
+            shape=tuple(image.shape),
         )
 
 
@@ -131,5 +133,7 @@ def check_multiple(size: Sequence[int], depth: int) -> None:
         padded = tuple(-(-side // step) * step for side in size)
         raise MixsegError(
             f"A network of depth {depth} halves the image {depth} times, so each side must be a multiple of {step}: "
-            f"pad {tuple(size)} to {padded}."
+            f"pad {tuple(size)} to {padded}.",
+            "unfit-size",
+            size=tuple(size),
         )

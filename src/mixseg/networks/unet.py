@@ -130,5 +130,7 @@ def check_unpadded(size: Sequence[int], depth: int) -> None:
     if any(side < smallest or side % 2 for side in size):
         raise MixsegError(
             f"The authors' geometry of depth {depth} takes even sides of {smallest} voxels or more and was given "
-            f'{tuple(size)}: resize the images, or use geometry="padded".'
+            f'{tuple(size)}: resize the images, or use geometry="padded".',
+            "unfit-size",
+            size=tuple(size),
         )

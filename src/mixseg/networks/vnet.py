@@ -14,7 +14,12 @@ from mixseg.networks.layers import Layers
 def vnet(spec: Spec) -> Network:
     """A V-Net of 1-2-3-3-3 convolutions per level whose branches share everything up to the first up-convolution."""
     if spec.geometry != "padded":
-        raise MixsegError('V-Net has one geometry: use geometry="padded", or the network "unet".')
+        raise MixsegError(
+            'V-Net has one geometry: use geometry="padded", or the network "unet".',
+            "settings-contradict",
+            key="geometry",
+            value=spec.geometry,
+        )
     return Network(spec, VNetEncoder(spec), [VNetDecoder(spec) for _ in range(spec.branches)], check_multiple)
 
 

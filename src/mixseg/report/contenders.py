@@ -53,14 +53,16 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
     for path in {path.resolve(): path for path in runs}.values():
         run = RunFiles.read(path)
         if not run.rows:
-            raise MixsegError(f"{path} has no scores yet: finish its training first, or leave it out.")
+            raise MixsegError(
+                f"{path} has no scores yet: finish its training first, or leave it out.", "no-scores", folder=path
+            )
         settings = {key: value for key, value in settings_of(run.config).items() if key not in alike}
         # Seeds learn from proposals of different runs; what tells methods apart is how those runs were trained.
         settings["proposals_from"] = " > ".join(run.facts.get("proposals", {}).get("methods", []))
         settings["data"] = run.facts.get("data", "")
         groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
     if not groups:
-        raise MixsegError("There is nothing to compare: name at least one run folder.")
+        raise MixsegError("There is nothing to compare: name at least one run folder.", "no-runs")
     described = [
         json.loads(key) | {"data": f"{group[0].facts.get('folder', '')} {group[0].facts.get('data', '')[:8]}".strip()}
         for key, group in groups.items()
@@ -68,7 +70,9 @@ def gather(runs: Sequence[Path]) -> list[Contender]:
     found = [run for group in groups.values() for run in group]
     if not set.intersection(*({row.label for row in run.rows} for run in found)):
         found_in = "; ".join(f"{run.path}: {', '.join(run.classes[1:])}" for run in found)
-        raise MixsegError(f"The runs have no class in common ({found_in}): compare those that segment the same.")
+        raise MixsegError(
+            f"The runs have no class in common ({found_in}): compare those that segment the same.", "classes-differ"
+        )
     for group in groups.values():
         _check_seeds_differ(group)
     names = [_name(settings, described) for settings in described]
@@ -130,7 +134,10 @@ def _check_seeds_differ(group: Sequence[RunFiles]) -> None:
         if other is not run:
             raise MixsegError(
                 f"{other.path} and {run.path} have the same config, data and seed: they would count as two seeds, and "
-                "the spread would be wrong; leave one of them out."
+                "the spread would be wrong; leave one of them out.",
+                "duplicate-run",
+                folder=run.path,
+                other=other.path,
             )
 
 

@@ -136,7 +136,9 @@ def part_of_all(runs: Sequence[RunFiles]) -> str:
             return part
     raise MixsegError(
         f"{runs[0].path} and the other runs have no scores on a common part of the split: finish them, or score them "
-        "on the same one."
+        "on the same one.",
+        "no-common-part",
+        folder=runs[0].path,
     )
 
 

@@ -192,19 +192,27 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 def _read(path: Path, device: torch.device, needed: Set[str], *, mmap: bool = False) -> dict[str, Any]:
     if not path.exists():
-        raise MixsegError(f"{path} does not exist: train the run first, or name another checkpoint.")
+        raise MixsegError(
+            f"{path} does not exist: train the run first, or name another checkpoint.", "file-missing", file=path
+        )
     try:
         whole = zipfile.is_zipfile(path)
         content = torch.load(path, map_location=device, weights_only=True, mmap=mmap) if whole else None
     except Exception as error:  # a damaged file can break the reader anywhere, and its advice is to trust the file
         if lacks_memory(error):
             there = "the device" if device.type != "cpu" else "this machine"
-            raise MixsegError(f"{path} takes more memory than {there} has left: end other programs there.") from error
-        raise MixsegError(f"{path} is damaged, or holds more than weights: {ANOTHER}") from error
+            raise MixsegError(
+                f"{path} takes more memory than {there} has left: end other programs there.", "out-of-memory", file=path
+            ) from error
+        raise MixsegError(
+            f"{path} is damaged, or holds more than weights: {ANOTHER}", "broken-file", file=path
+        ) from error
     if content is None:
-        raise MixsegError(f"{path} was cut short, or is no checkpoint at all: {ANOTHER}")
+        raise MixsegError(f"{path} was cut short, or is no checkpoint at all: {ANOTHER}", "broken-file", file=path)
     if not isinstance(content, dict) or not needed <= set(content):
-        raise MixsegError(f"{path} is not the kind of checkpoint that is needed here: {ANOTHER}")
+        raise MixsegError(
+            f"{path} is not the kind of checkpoint that is needed here: {ANOTHER}", "wrong-content", file=path
+        )
     return {**content, "method": {_with_new_name(name): tensor for name, tensor in content["method"].items()}}
 
 
@@ -221,6 +229,9 @@ def _load(method: Method, weights: Weights, path: Path) -> None:
     if differing:
         raise MixsegError(
             f"{path} is of another architecture ({len(differing)} tensors differ, {differing[0]} first): "
-            "use the config.json that lies beside it, or another run folder."
+            "use the config.json that lies beside it, or another run folder.",
+            "architecture-differs",
+            file=path,
+            tensor=differing[0],
         )
     method.load_state_dict(weights)

@@ -150,7 +150,12 @@ def flat(content: Mapping[str, Any], where: str = "the config") -> dict[str, Any
         in_group = name in GROUPS and isinstance(value, Mapping)
         given = _from_group(name, value, where) if in_group else _from_key(name, value, where)
         if twice := next((key for key in given if key in found and not isinstance(found[key], Mapping)), None):
-            raise MixsegError(f"{twice!r} is set twice in {where}, in its group and without: leave one of them out.")
+            raise MixsegError(
+                f"{twice!r} is set twice in {where}, in its group and without: leave one of them out.",
+                "key-given-twice",
+                key=twice,
+                where=where,
+            )
         found = merged(found, {key: _with_new_names(key, of) for key, of in given.items()})
     if isinstance(found.get("batch"), BatchSizes):  # from Python
         found["batch"] = dataclasses.asdict(found["batch"])
@@ -168,7 +173,13 @@ def _from_group(group: str, content: Mapping[str, Any], where: str) -> dict[str,
         if name not in own:
             elsewhere = name in KEYS and KEYS[name].group not in ("", group)
             remedy = f"it is a key of {KEYS[name].group!r}." if elsewhere else did_you_mean(name, own)
-            raise MixsegError(f"Unknown key {name!r} in {group!r} in {where}: {remedy}")
+            raise MixsegError(
+                f"Unknown key {name!r} in {group!r} in {where}: {remedy}",
+                "unknown-key",
+                key=name,
+                group=group,
+                where=where,
+            )
     return {own[name]: value for name, value in content.items()}
 
 
@@ -176,13 +187,28 @@ def _from_key(key: str, value: object, where: str) -> dict[str, Any]:
     if key in KEYS:
         return {key: value}
     if key in GROUPS:
-        raise MixsegError(f"{key!r} in {where} is {value!r}, which is not a group of keys: correct it.")
+        raise MixsegError(
+            f"{key!r} in {where} is {value!r}, which is not a group of keys: correct it.",
+            "wrong-type",
+            key=key,
+            value=value,
+            where=where,
+        )
     if key not in REMOVED:
-        raise MixsegError(f"Unknown key {key!r} in {where}: {did_you_mean(key, {**KEYS, **GROUPS})}")
+        raise MixsegError(
+            f"Unknown key {key!r} in {where}: {did_you_mean(key, {**KEYS, **GROUPS})}",
+            "unknown-key",
+            key=key,
+            where=where,
+        )
     if value != REMOVED[key]:
         raise MixsegError(
             f"{where} has {key}={value!r}, and this version knows no {key} but {REMOVED[key]!r}: leave the key out, or "
-            "use the version that the file was written for."
+            "use the version that the file was written for.",
+            "removed-key",
+            key=key,
+            value=value,
+            where=where,
         )
     return {}
 
@@ -231,7 +257,11 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     content = read_json(path)
     if not isinstance(content, dict):
-        raise MixsegError(f'{path} is no config: it should be a JSON object such as {{"method": "kl-ent"}}.')
+        raise MixsegError(
+            f'{path} is no config: it should be a JSON object such as {{"method": "kl-ent"}}.',
+            "wrong-content",
+            file=path,
+        )
     settings = flat(content, str(path))
     _typed(settings, str(path))  # so that a wrong value is told with the file's name
     return settings
@@ -248,7 +278,10 @@ def check_keys_apply(settings: Mapping[str, Any], dims: int) -> None:
         theirs, learnt = ("slices", "volumes") if dims == 3 else ("volumes", "slices")
         raise MixsegError(
             f"{unused[0]} is a setting of {theirs}, and this run learns {learnt} (dims {dims}): leave it out, give "
-            f"{ours[0]} instead, or choose dims {5 - dims}."
+            f"{ours[0]} instead, or choose dims {5 - dims}.",
+            "setting-not-applicable",
+            key=unused[0],
+            dims=dims,
         )
 
 
@@ -266,29 +299,70 @@ def _check(config: Config, where: str) -> None:
     for key, least in AT_LEAST.items():
         value = config.value(key)
         if value is not None and not value >= least:
-            raise MixsegError(f"{key!r} in {where} is {value!r}: it is at least {least}.")
+            raise MixsegError(
+                f"{key!r} in {where} is {value!r}: it is at least {least}.",
+                "invalid-value",
+                key=key,
+                value=value,
+                where=where,
+            )
     for key, (least, most) in BETWEEN.items():
         if not least <= config.value(key) <= most:
-            raise MixsegError(f"{key!r} in {where} is {config.value(key)!r}: it lies between {least} and {most}.")
+            raise MixsegError(
+                f"{key!r} in {where} is {config.value(key)!r}: it lies between {least} and {most}.",
+                "invalid-value",
+                key=key,
+                value=config.value(key),
+                where=where,
+            )
     for key in ("lr", "temperature"):
         if not 0 < config.value(key) < math.inf:
-            raise MixsegError(f"{key!r} in {where} is {config.value(key)!r}: it is a positive number.")
+            raise MixsegError(
+                f"{key!r} in {where} is {config.value(key)!r}: it is a positive number.",
+                "invalid-value",
+                key=key,
+                value=config.value(key),
+                where=where,
+            )
     check_spacing(config.data.dims, config.data.spacing, config.data.long_side)
     for key in ("patch", "stride"):
         if min(config.value(key) or (1,)) < 1:
-            raise MixsegError(f"{key!r} in {where} is {config.value(key)!r}: it counts voxels, at least 1 each.")
+            raise MixsegError(
+                f"{key!r} in {where} is {config.value(key)!r}: it counts voxels, at least 1 each.",
+                "invalid-value",
+                key=key,
+                value=config.value(key),
+                where=where,
+            )
     batch = config.training.batch
     if batch.full < 1 or min(batch.counts.values()) < 0:
-        raise MixsegError(f"'batch' in {where} counts images: at least 1 of 'full', and none of the others below 0.")
+        raise MixsegError(
+            f"'batch' in {where} counts images: at least 1 of 'full', and none of the others below 0.",
+            "invalid-value",
+            key="batch",
+            value=batch.counts,
+            where=where,
+        )
 
 
 def _check_weights(method: MethodConfig, where: str) -> None:
     terms = terms_of(method.name)
     for name, weight in method.weights.items():
         if not 0 <= weight < math.inf:
-            raise MixsegError(f"The weight of {name!r} in {where} is {weight!r}: it is 0 or a positive number.")
+            raise MixsegError(
+                f"The weight of {name!r} in {where} is {weight!r}: it is 0 or a positive number.",
+                "invalid-value",
+                key="weights",
+                term=name,
+                value=weight,
+                where=where,
+            )
         if name not in terms:
             raise MixsegError(
                 f"The method {method.name} has no term {name!r} to weigh ('weights' in {where}): "
-                f"{did_you_mean(name, terms)}"
+                f"{did_you_mean(name, terms)}",
+                "unknown-name",
+                kind="term",
+                name=name,
+                method=method.name,
             )

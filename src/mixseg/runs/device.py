@@ -53,7 +53,12 @@ class Hardware:
     def __post_init__(self) -> None:
         """One sentence about processes that cannot be."""
         if min(self.devices, self.nodes) < 1:
-            raise MixsegError(f"{self.devices} processes on {self.nodes} machines train nothing: ask for at least 1.")
+            raise MixsegError(
+                f"{self.devices} processes on {self.nodes} machines train nothing: ask for at least 1.",
+                "invalid-value",
+                devices=self.devices,
+                nodes=self.nodes,
+            )
 
 
 def make_fabric(hardware: Hardware, precision: str) -> Fabric:
@@ -151,9 +156,18 @@ def accelerator_of(device: str) -> str:
     if device == "auto":
         return next(name for name, there in available.items() if there)
     if device not in available:  # no guess: "gpu" is nearest to "cpu"
-        raise MixsegError(f"Unknown device {device!r}: choose one of auto, {', '.join(available)}.")
+        raise MixsegError(
+            f"Unknown device {device!r}: choose one of auto, {', '.join(available)}.",
+            "unknown-name",
+            kind="device",
+            name=device,
+        )
     if not available[device]:
-        raise MixsegError(f"torch sees no {device} device here: use --device cpu, or ask `mixseg doctor`.")
+        raise MixsegError(
+            f"torch sees no {device} device here: use --device cpu, or ask `mixseg doctor`.",
+            "device-missing",
+            device=device,
+        )
     return device
 
 

@@ -107,7 +107,11 @@ class RunFolder:
 
     def _json(self, name: str) -> Any:  # noqa: ANN401 - whatever json holds
         if not (self.path / "config.json").exists():
-            raise MixsegError(f"{self.path} is no run folder (it has no config.json): name the --out of a training.")
+            raise MixsegError(
+                f"{self.path} is no run folder (it has no config.json): name the --out of a training.",
+                "not-a-run",
+                folder=self.path,
+            )
         return read_json(self.path / name)
 
     def begin(self, config: Config, facts: dict[str, Any]) -> None:
@@ -131,7 +135,9 @@ class RunFolder:
         whose = f" ({was['folder']})" if "folder" in was else ""
         if _identity(was) != _identity(facts):
             raise MixsegError(
-                f"{self.path} holds a run on other data{whose}, or on another split of them: choose another --out."
+                f"{self.path} holds a run on other data{whose}, or on another split of them: choose another --out.",
+                "data-differ",
+                folder=self.path,
             )
 
     def check_unchanged(self, config: Config, *, compared: Callable[[Traits], bool] = lambda key: key.fixed) -> None:
@@ -145,12 +151,20 @@ class RunFolder:
             was, asked = (settings_of(each)[changed] for each in (before, now))
             raise MixsegError(
                 f"{self.path} holds a run with {changed}={was!r}, not {asked!r}: "
-                "choose another --out, or repeat the run's own settings to continue it."
+                "choose another --out, or repeat the run's own settings to continue it.",
+                "settings-differ",
+                folder=self.path,
+                key=changed,
+                value=asked,
+                expected=was,
             )
         steps = before.training.steps
         if now.training.steps < steps and self.finished:
             raise MixsegError(
-                f"{self.path} was trained for {steps} steps already: ask for more, or for less elsewhere."
+                f"{self.path} was trained for {steps} steps already: ask for more, or for less elsewhere.",
+                "already-trained",
+                folder=self.path,
+                steps=steps,
             )
 
     def _check_no_removed_keys(self) -> None:
@@ -159,7 +173,11 @@ class RunFolder:
             if value != REMOVED[key]:
                 raise MixsegError(
                     f"{self.path} holds a run with {key}={value!r}, which this version cannot continue: "
-                    "continue it with the version that began it, or choose another --out."
+                    "continue it with the version that began it, or choose another --out.",
+                    "removed-key",
+                    folder=self.path,
+                    key=key,
+                    value=value,
                 )
 
     @contextmanager
@@ -172,7 +190,9 @@ class RunFolder:
                 lock.acquire()
             except Timeout:
                 raise BusyError(
-                    f"Another process is writing {self.path}: wait for it, or choose another --out."
+                    f"Another process is writing {self.path}: wait for it, or choose another --out.",
+                    "busy",
+                    folder=self.path,
                 ) from None
         try:
             yield

@@ -27,7 +27,9 @@ def build(kind: Any, content: Mapping[str, Any], where: str) -> Any:  # noqa: AN
     hints = typing.get_type_hints(kind)
     for key in content:
         if key not in hints:
-            raise MixsegError(f"Unknown key {key!r} in {where}: {did_you_mean(key, hints)}")
+            raise MixsegError(
+                f"Unknown key {key!r} in {where}: {did_you_mean(key, hints)}", "unknown-key", key=key, where=where
+            )
     return kind(**{key: as_typed(hints[key], value, f"{key!r} in {where}") for key, value in content.items()})
 
 
@@ -64,12 +66,19 @@ def _as_typed(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
     if origin is Literal:
         if value in arguments and not isinstance(value, bool):
             return arguments[arguments.index(value)]
-        raise MixsegError(f"{where} is {value!r}: choose from {', '.join(map(str, arguments))}.")
+        raise MixsegError(
+            f"{where} is {value!r}: choose from {', '.join(map(str, arguments))}.",
+            "invalid-value",
+            where=where,
+            value=value,
+        )
     if origin in (types.UnionType, typing.Union):
         return None if value is None else as_typed(arguments[0], value, where)
     if origin is tuple and isinstance(value, list | tuple):
         if ... not in arguments and len(value) != len(arguments):
-            raise MixsegError(f"{where} is {value!r}: it has {len(arguments)} numbers.")
+            raise MixsegError(
+                f"{where} is {value!r}: it has {len(arguments)} numbers.", "invalid-value", where=where, value=value
+            )
         return tuple(as_typed(arguments[0], item, where) for item in value)
     if isinstance(value, Mapping) and origin is Mapping:
         return {key: as_typed(arguments[1], item, where) for key, item in value.items()}
@@ -77,4 +86,9 @@ def _as_typed(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
         return hint(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise MixsegError(f"{where} is {value!r}, which is not {WORDS.get(origin or hint, 'a group of keys')}: correct it.")
+    raise MixsegError(
+        f"{where} is {value!r}, which is not {WORDS.get(origin or hint, 'a group of keys')}: correct it.",
+        "wrong-type",
+        where=where,
+        value=value,
+    )

@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _train_all(options: argparse.Namespace) -> None:
     """Train each config that the command line names."""
     if options.devices > 1 and len(options.configs) > 1:
-        raise MixsegError("Several processes train one config together: start them for one config at a time.")
+        raise MixsegError(
+            "Several processes train one config together: start them for one config at a time.", "several-configs"
+        )
     for path in options.configs:
         phases, hardware = Phases(), Hardware(options.device, devices=options.devices)
         settings, run = read_config(path), RunFolder(options.out / path.stem)
@@ -97,7 +99,12 @@ class Packed:
             if asked != made and key != "seed":  # that of partial labels is no part of a config
                 raise MixsegError(
                     f"{self.data} was prepared with {key} {made}, and the config asks for {asked}: "
-                    "change the config, or prepare the scans again."
+                    "change the config, or prepare the scans again.",
+                    "settings-differ",
+                    folder=self.data,
+                    key=key,
+                    value=asked,
+                    expected=made,
                 )
         return self.made
 

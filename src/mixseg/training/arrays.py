@@ -52,7 +52,7 @@ def train(
     settings = flat(settings)
     scans, val, test = _listed(scans, "scans"), _listed(val, "val"), _listed(test, "test")
     if not scans:
-        raise MixsegError("There is no scan to train on: give at least one with a full mask.")
+        raise MixsegError("There is no scan to train on: give at least one with a full mask.", "no-scans")
     classes = _class_names(classes)
     run, source = RunFolder(as_path(out, "out")), Arrays(scans, val, test, classes)
     hardware = Hardware(device)
@@ -76,7 +76,11 @@ class Arrays:
         """``settings``, which arrays add nothing to."""
         for key in ("split", "fold"):
             if key in settings:
-                raise MixsegError(f"Arrays are split by the caller, as scans, val and test: leave the key {key} out.")
+                raise MixsegError(
+                    f"Arrays are split by the caller, as scans, val and test: leave the key {key} out.",
+                    "setting-not-applicable",
+                    key=key,
+                )
         return dict(settings)
 
     def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
@@ -84,7 +88,9 @@ class Arrays:
         config, plan = planned(lambda: [each.header for each in self.scans], settings, run, hardware)
         if config.data.clip is not None:
             raise MixsegError(
-                "Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out."
+                "Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.",
+                "setting-not-applicable",
+                key="clip",
             )
         return config, plan
 
@@ -105,20 +111,37 @@ class Arrays:
 def _listed(given: Iterable[Native], what: str) -> list[Native]:
     """The scans of one part, from a list or a generator."""
     if not isinstance(given, Iterable):
-        raise MixsegError(f"{what} is a list of scans, each made by mixseg.scan(name, image, ...), not {type(given)}.")
+        raise MixsegError(
+            f"{what} is a list of scans, each made by mixseg.scan(name, image, ...), not {type(given)}.",
+            "wrong-type",
+            key=what,
+            type=type(given).__name__,
+        )
     found = list(given)
     for each in found:
         if not isinstance(each, Native):
-            raise MixsegError(f"A scan to train with is made by mixseg.scan(name, image, ...): this is {type(each)}.")
+            raise MixsegError(
+                f"A scan to train with is made by mixseg.scan(name, image, ...): this is {type(each)}.",
+                "wrong-type",
+                key=what,
+                type=type(each).__name__,
+            )
     return found
 
 
 def _class_names(given: Iterable[str]) -> tuple[str, ...]:
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
     if not names or not all(isinstance(name, str) for name in names):
-        raise MixsegError(f"classes is {given!r}: give a list of names, the background first.")
+        raise MixsegError(
+            f"classes is {given!r}: give a list of names, the background first.",
+            "wrong-type",
+            key="classes",
+            value=given,
+        )
     if twice := [name for name in names if names.count(name) > 1]:
-        raise MixsegError(f"Two classes are called {twice[0]}: rename one.")
+        raise MixsegError(
+            f"Two classes are called {twice[0]}: rename one.", "duplicate-name", kind="class", name=twice[0]
+        )
     return names
 
 
@@ -133,7 +156,10 @@ def _named(given: Native, classes: tuple[str, ...]) -> Native:
     if beyond:
         raise MixsegError(
             f"{given.header.id} has the label {beyond[0]}, and {len(classes)} classes are named "
-            f"({', '.join(classes)}): name them all, the background first."
+            f"({', '.join(classes)}): name them all, the background first.",
+            "undeclared-label",
+            case=given.header.id,
+            labels=beyond,
         )
     fingerprint = digest(given.header.fingerprint, classes)
     return replace(given, header=replace(given.header, classes=classes, fingerprint=fingerprint))

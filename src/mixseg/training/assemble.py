@@ -82,7 +82,7 @@ def assemble(
         config, plan = source.config(settings, run, hardware)
         split = source.split(config)
         if test and not split.test:
-            raise MixsegError(NO_TEST)
+            raise MixsegError(NO_TEST, "no-test-patients")
         if config.data.set is not None and not METHODS[config.method.name].ignores_set:
             # Too few scans for it are told before they are prepared, too.
             set_n(split, config.data.set, config.data.ratio)
@@ -109,7 +109,8 @@ def settle_batch(batch: BatchSizes, data: Data) -> BatchSizes:
     there = {kind: bool(data.train.get(kind)) for kind in KINDS}
     if not there["full"]:
         raise MixsegError(
-            "No fully labelled scan to train on: outline at least one, or check the labels with `mixseg inspect`."
+            "No fully labelled scan to train on: outline at least one, or check the labels with `mixseg inspect`.",
+            "no-full-masks",
         )
     weak = batch.partial + (batch.unlabeled or 0)
     if there["partial"] and there["unlabeled"]:
@@ -127,6 +128,9 @@ def settle_largest(largest: tuple[int, ...] | None, data: Data) -> tuple[int, ..
     if strange:
         raise MixsegError(
             f"'largest' names class {strange[0]}, and there are the classes 1 to {len(data.classes) - 1} "
-            f"({', '.join(data.classes[1:])}): correct it, or leave it to the full masks with null."
+            f"({', '.join(data.classes[1:])}): correct it, or leave it to the full masks with null.",
+            "invalid-value",
+            key="largest",
+            value=strange[0],
         )
     return largest

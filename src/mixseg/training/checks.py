@@ -96,7 +96,9 @@ def _check_network(shape: str, sized: bool, filled: bool) -> None:
             if filled:
                 _train_once(method, config)
     except (ValueError, RuntimeError) as error:
-        raise MixsegError(f"No network fits width, depth, grid and batch ({error}): choose others.") from error
+        raise MixsegError(
+            f"No network fits width, depth, grid and batch ({error}): choose others.", "unfit-network"
+        ) from error
 
 
 def _train_once(method: Method, config: Config) -> None:
@@ -119,7 +121,9 @@ def check_classes(data: Data) -> None:
     if missing:
         raise MixsegError(
             f"No training scan has a voxel labelled {missing[0]} on the training grid: label some, choose smaller "
-            "voxels (spacing) if it is thin, or leave the class out (--set 'target=[\"...\"]' names those to segment)."
+            "voxels (spacing) if it is thin, or leave the class out (--set 'target=[\"...\"]' names those to segment).",
+            "class-missing",
+            name=missing[0],
         )
 
 

@@ -106,9 +106,18 @@ def fit(
 
 def _check_common_start(state: State, config: Config, folder: Path, fabric: Fabric) -> None:
     if on_rank_zero(fabric, lambda: state.step) != state.step:
-        raise MixsegError(f"The machines do not see the same {folder}: put it on a disk that they share.")
+        raise MixsegError(
+            f"The machines do not see the same {folder}: put it on a disk that they share.",
+            "no-shared-folder",
+            folder=folder,
+        )
     if state.step > config.training.steps:
-        raise MixsegError(f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.")
+        raise MixsegError(
+            f"{folder} was trained for {state.step} steps already: ask for more, or for less elsewhere.",
+            "already-trained",
+            folder=folder,
+            steps=state.step,
+        )
 
 
 @contextmanager
@@ -197,7 +206,11 @@ class _Pause:
             self.save()
         if stop:
             why = entry.get("warning") or "The student is still collapsed."
-            raise MixsegError(f"Stopped at step {state.step} (on_collapse=stop; with warn it goes on). {why}")
+            raise MixsegError(
+                f"Stopped at step {state.step} (on_collapse=stop; with warn it goes on). {why}",
+                "collapsed",
+                step=state.step,
+            )
 
     def save(self) -> None:
         """Leave a checkpoint."""
@@ -217,14 +230,20 @@ def _check_losses_finite(record: Record, feed: Feed, step: int, folder: Path, wr
     broken = step - len(record.losses) + bad
     raise MixsegError(
         f"The loss is no longer a finite number at step {broken + 1}, on {listed(feed.names(broken))}: "
-        f"{_remedy(folder)}"
+        f"{_remedy(folder)}",
+        "diverged",
+        step=broken + 1,
     )
 
 
 def _check_weights_finite(state: State, folder: Path) -> None:
     """Nothing, or one sentence about weights that are lost: a finite loss may have had gradients that were not."""
     if not all(bool(tensor.isfinite().all()) for tensor in state.method.state_dict().values()):
-        raise MixsegError(f"The weights are no longer finite numbers after step {state.step}: {_remedy(folder)}")
+        raise MixsegError(
+            f"The weights are no longer finite numbers after step {state.step}: {_remedy(folder)}",
+            "diverged",
+            step=state.step,
+        )
 
 
 def _remedy(folder: Path) -> str:

@@ -32,11 +32,18 @@ def find_source(config: Config, run: RunFolder) -> RunFolder | None:
     """The run that proposes masks for ``run``; None for a method that takes no proposals."""
     takes = METHODS[config.method.name].sees == "proposals"
     if takes and not config.method.proposals_from:
-        raise MixsegError("Masks are proposed by a finished run: name it with --from RUN (proposals_from in a config).")
+        raise MixsegError(
+            "Masks are proposed by a finished run: name it with --from RUN (proposals_from in a config).",
+            "flag-missing",
+            flag="--from",
+        )
     if config.method.proposals_from and not takes:
         raise MixsegError(
             f"The method {config.method.name} takes no proposals: leave out --from (proposals_from), "
-            "or train with --method proposals."
+            "or train with --method proposals.",
+            "flag-not-applicable",
+            flag="--from",
+            method=config.method.name,
         )
     return run.named(config.method.proposals_from) if takes else None
 
@@ -66,17 +73,24 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
     if classes != prepared.classes:
         raise MixsegError(
             f"{where} was trained on the classes {', '.join(classes)}, not {', '.join(prepared.classes)}: "
-            "train both with the same target."
+            "train both with the same target.",
+            "classes-differ",
+            folder=where,
         )
     if (theirs.dims, theirs.dims == 2 and theirs.size) != (data.dims, data.dims == 2 and data.size):
         raise MixsegError(
             f"{where} was trained on another grid (dims {theirs.dims}, size {list(theirs.size)}, not {data.dims} and "
-            f"{list(data.size)}): train both with the same dims and size."
+            f"{list(data.size)}): train both with the same dims and size.",
+            "settings-differ",
+            folder=where,
+            key="dims" if theirs.dims != data.dims else "size",
         )
     if facts["data"] != prepared.content:
         raise MixsegError(
             f"{where} was trained on other data ({facts['data']}, not {prepared.content}): "
-            "its masks would not fit; train it on these scans and partial labels."
+            "its masks would not fit; train it on these scans and partial labels.",
+            "data-differ",
+            folder=where,
         )
     held_out = {case.id for case in prepared.cases if case.patient in {*split.val, *split.test}}
     _check_no_leak(source, facts["protocol"], split, set(wanted), held_out)
@@ -86,7 +100,11 @@ def check_finished(source: RunFolder) -> None:
     """Nothing, or one sentence if ``source`` is still to be trained."""
     if source.finished is None:
         where = source.path
-        raise MixsegError(f"{where} is not finished, so it cannot propose masks: repeat its training to finish it.")
+        raise MixsegError(
+            f"{where} is not finished, so it cannot propose masks: repeat its training to finish it.",
+            "not-finished",
+            folder=where,
+        )
 
 
 def _check_no_leak(
@@ -97,16 +115,26 @@ def _check_no_leak(
     if known:
         raise MixsegError(
             f"{source.path} has seen the full mask of {known[0]} ({len(known)} such scans) and would pass it on as a "
-            "proposal: take a run that sees the same full masks as this one, such as lower-bound or kl."
+            "proposal: take a run that sees the same full masks as this one, such as lower-bound or kl.",
+            "would-leak",
+            folder=source.path,
+            case=known[0],
         )
     learnt = sorted(held_out & {*protocol["full"], *protocol["partial"], *protocol.get("proposed", ())})
     if learnt:
         raise MixsegError(
             f"{source.path} has learnt from {learnt[0]} ({len(learnt)} such scans), on which this run would be judged: "
-            "take a run of the same split and fold."
+            "take a run of the same split and fold.",
+            "would-leak",
+            folder=source.path,
+            case=learnt[0],
         )
     if set(protocol["test patients"]) != set(split.test):
-        raise MixsegError(f"{source.path} was trained on another split: its test patients are others; use one split.")
+        raise MixsegError(
+            f"{source.path} was trained on another split: its test patients are others; use one split.",
+            "splits-differ",
+            folder=source.path,
+        )
 
 
 def origin_of(source: RunFolder) -> dict[str, Any]:
@@ -128,7 +156,10 @@ def kept(run: RunFolder, source: RunFolder) -> Proposals | None:
     found = read_proposals(run.path / FILE)
     if (source.path / f"{CHECKPOINT}.pt").exists() and fingerprint(source) != found.origin["checkpoint"]:
         raise MixsegError(
-            f"{source.path} has changed since {run.path} took its proposals from it: choose another --out for new ones."
+            f"{source.path} has changed since {run.path} took its proposals from it: "
+            "choose another --out for new ones.",
+            "source-changed",
+            folder=source.path,
         )
     return found
 
@@ -148,7 +179,9 @@ def read_proposals(path: Path) -> Proposals:
             masks = {name.removeprefix("mask/"): held[name] for name in held.files if name.startswith("mask/")}
             return Proposals(masks, json.loads(str(held["origin"])))
     except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
-        raise MixsegError(f"{path} holds no proposals ({error}): begin the run anew in another --out.") from error
+        raise MixsegError(
+            f"{path} holds no proposals ({error}): begin the run anew in another --out.", "broken-file", file=path
+        ) from error
 
 
 def propose(
@@ -167,7 +200,11 @@ def propose(
         return begun
     scans = see(prepared, split, sees="unlabeled", n=config.data.set, ratio=config.data.ratio).train["unlabeled"]
     if not scans:
-        raise MixsegError(f"All train scans of {prepared.folder} have full masks: there is nothing to propose.")
+        raise MixsegError(
+            f"All train scans of {prepared.folder} have full masks: there is nothing to propose.",
+            "nothing-to-propose",
+            folder=prepared.folder,
+        )
     check_source(source, config, prepared, split, [scan.name for scan in scans])
     # A process that trains with others comes here before it knows of them, and finds the same masks as they do.
     predictor = Predictor.of(source, device=(hardware or Hardware()).device, checkpoint="last")

@@ -52,15 +52,22 @@ def self_train(
         test: Score the test scans too.
     """
     if rounds < 1:
-        raise MixsegError(f"--rounds is {rounds}: ask for at least one.")
+        raise MixsegError(
+            f"--rounds is {rounds}: ask for at least one.", "invalid-value", flag="--rounds", value=rounds
+        )
     if hardware and hardware.nodes > 1:
-        raise MixsegError("Rounds are trained on one machine: over several, train each with --method proposals --from.")
+        raise MixsegError(
+            "Rounds are trained on one machine: over several, train each with --method proposals --from.",
+            "several-machines",
+        )
     _check_folder(out)
     settings = flat(settings or {})
     if given := sorted({"method", "proposals_from"} & set(settings)):
         raise MixsegError(
             f"--set {given[0]} is nothing to choose for a round, which learns from proposals of the one before: "
-            "leave it out; --from names the run that proposes first."
+            "leave it out; --from names the run that proposes first.",
+            "setting-not-applicable",
+            key=given[0],
         )
     runs = [RunFolder(source), *(RunFolder(_round(out, number)) for number in range(1, rounds + 1))]
     seed = settings.get("seed", runs[0].config.training.seed)
@@ -87,7 +94,11 @@ def _round(out: Path, number: int) -> Path:
 def _check_folder(out: Path) -> None:
     """Nothing, or one sentence if ``out`` holds something else than rounds: a run, scans, predictions."""
     if (out / "config.json").exists():
-        raise MixsegError(f"{out} is a run, whose report.html would be lost: choose another folder as --out.")
+        raise MixsegError(
+            f"{out} is a run, whose report.html would be lost: choose another folder as --out.",
+            "would-overwrite",
+            folder=out,
+        )
     if not _round(out, 1).exists():
         RunFolder(out).check_not_foreign()
 
@@ -95,11 +106,15 @@ def _check_folder(out: Path) -> None:
 def _check_scans_unchanged(folder: Path, rounds: Sequence[RunFolder]) -> None:
     """Nothing, or one sentence about scans that are not there, or not those that a round was trained on."""
     if not folder.exists():
-        raise MixsegError(f"{folder} does not exist: check the path to the scans.")
+        raise MixsegError(f"{folder} does not exist: check the path to the scans.", "folder-missing", folder=folder)
     for run in (each for each in rounds if each.begun):
         theirs = run.facts.get("folder")
         if theirs is not None and theirs != folder.resolve().name:  # the rest of the path may have changed since
-            raise MixsegError(f"{run.path} holds a run on other data ({theirs}): choose another --out.")
+            raise MixsegError(
+                f"{run.path} holds a run on other data ({theirs}): choose another --out.",
+                "data-differ",
+                folder=run.path,
+            )
 
 
 def _check_steps(out: Path, rounds: Sequence[RunFolder], steps: object) -> None:
@@ -110,7 +125,12 @@ def _check_steps(out: Path, rounds: Sequence[RunFolder], steps: object) -> None:
             before = run.config.training.steps
             raise MixsegError(
                 f"{run.path} was trained for {before} steps, not {steps}, and {later} has learnt from it: "
-                f"repeat steps={before}, or choose another --out."
+                f"repeat steps={before}, or choose another --out.",
+                "settings-differ",
+                folder=run.path,
+                key="steps",
+                value=steps,
+                expected=before,
             )
 
 

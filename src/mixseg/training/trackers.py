@@ -41,7 +41,9 @@ def check_installed(config: Config) -> None:
 
 
 def _absent(key: str) -> MixsegError:
-    return MixsegError(f"{NAMES[key]} is not installed: pip install 'mixseg[{key}]', or leave {key} off.")
+    return MixsegError(
+        f"{NAMES[key]} is not installed: pip install 'mixseg[{key}]', or leave {key} off.", "not-installed", package=key
+    )
 
 
 def make_trackers(folder: Path, config: Config, *, keep_until: int) -> list[Tracker]:

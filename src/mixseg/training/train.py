@@ -93,7 +93,7 @@ def train_run(
     check_classes(data)
     # Patients or masks that are missing are told now, before hours are spent.
     if test and not data.open_test():
-        raise MixsegError(NO_TEST)
+        raise MixsegError(NO_TEST, "no-test-patients")
     batch, largest = settle_batch(config.training.batch, data), settle_largest(config.inference.largest, data)
     config = config.changed(batch=batch, largest=largest)
     hardware = hardware or Hardware()

@@ -77,7 +77,14 @@ def unpack(path: Path, out: Path, options: PrepareOptions | None = None, *, work
     if options.clip is None:
         options = replace(options, clip=clip)
     if options.clip != clip:
-        raise MixsegError(f"{path} was packed with clip {clip}, not {options.clip}: pack the scans again.")
+        raise MixsegError(
+            f"{path} was packed with clip {clip}, not {options.clip}: pack the scans again.",
+            "settings-differ",
+            file=path,
+            key="clip",
+            value=options.clip,
+            expected=clip,
+        )
     found = existing(out, key_of([header.fingerprint for header in headers], options))
     if found is not None:
         return found
@@ -147,11 +154,13 @@ def _index(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:
             index = json.loads(archive.read("index.json"))
     except FileNotFoundError:
-        raise MixsegError(f"{path} does not exist: check the path.") from None
+        raise MixsegError(f"{path} does not exist: check the path.", "file-missing", file=path) from None
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, lzma.LZMAError) as error:
         raise _damaged(path, error) from None
     if not isinstance(index, dict) or index.get("format") != FORMAT:
-        raise MixsegError(f"{path} was not packed by this version of mixseg: pack the scans again.")
+        raise MixsegError(
+            f"{path} was not packed by this version of mixseg: pack the scans again.", "other-version", file=path
+        )
     return index
 
 
@@ -160,4 +169,6 @@ def _member(number: int, name: str) -> str:
 
 
 def _damaged(path: Path, error: Exception) -> MixsegError:
-    return MixsegError(f"{path} is damaged or no archive of packed scans ({error}): copy or pack it again.")
+    return MixsegError(
+        f"{path} is damaged or no archive of packed scans ({error}): copy or pack it again.", "broken-file", file=path
+    )

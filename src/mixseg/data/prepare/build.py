@@ -154,7 +154,9 @@ def _resampled(header: Header, options: PrepareOptions) -> tuple[int, ...]:
     if options.spacing and not header.spacing_known:
         raise MixsegError(
             f"{header.source} holds no voxel size, so it cannot be resampled to {options.spacing} mm: leave spacing "
-            "out, or for slices give long_side, a number of pixels."
+            "out, or for slices give long_side, a number of pixels.",
+            "voxel-size-unknown",
+            file=header.source,
         )
     shape, spacing = header.shape[: options.dims], header.spacing[: options.dims]
     return size_at(shape, spacing, options.spacing, options.long_side)

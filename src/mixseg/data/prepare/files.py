@@ -63,7 +63,11 @@ def _stamp(source: Source | None) -> object:
         # stat comes first: of a link in a circle resolve makes a RuntimeError.
         files = [(path.stat().st_size, path.stat().st_mtime_ns, str(path.resolve())) for path in source.files]
     except OSError as error:
-        raise MixsegError(f"{error.filename} cannot be read ({error.strerror}): check the path.") from None
+        raise MixsegError(
+            f"{error.filename} cannot be read ({error.strerror}): check the path.",
+            "unreadable-file",
+            file=error.filename,
+        ) from None
     return [files, source.key, sorted((source.ids or {}).items())]
 
 
@@ -101,7 +105,11 @@ def check_geometry(case: Case, header: Header) -> None:
         if other is not None and difference:
             raise MixsegError(
                 f"{other.path} does not lie on its image {case.image[0].path}: {difference}; "
-                "export it again on the grid of the image."
+                "export it again on the grid of the image.",
+                "geometry-differs",
+                file=other.path,
+                other=case.image[0].path,
+                case=case.id,
             )
 
 

@@ -43,22 +43,49 @@ class PrepareOptions:
 
     def __post_init__(self) -> None:
         if self.dims not in (2, 3):
-            raise MixsegError(f"dims is {self.dims}: choose 2 for slices or 3 for volumes.")
+            raise MixsegError(
+                f"dims is {self.dims}: choose 2 for slices or 3 for volumes.",
+                "invalid-value",
+                key="dims",
+                value=self.dims,
+            )
         if self.dims == 3:
             object.__setattr__(self, "size", None)
             object.__setattr__(self, "long_side", None)
         if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
-            raise MixsegError(f"size is {self.size}: give a height and a width, such as 256 256.")
+            raise MixsegError(
+                f"size is {self.size}: give a height and a width, such as 256 256.",
+                "invalid-value",
+                key="size",
+                value=self.size,
+            )
         check_spacing(self.dims, self.spacing, self.long_side)
         twice = [name for name, count in Counter(self.target or ()).items() if count > 1]
         if twice:
-            raise MixsegError(f"target names the class {twice[0]} twice: name each once.")
+            raise MixsegError(
+                f"target names the class {twice[0]} twice: name each once.",
+                "duplicate-name",
+                kind="class",
+                name=twice[0],
+            )
         if self.partial not in PARTIAL_FROM:
-            raise MixsegError(f"There are no partial labels named {self.partial!r}: choose {', '.join(PARTIAL_FROM)}.")
+            raise MixsegError(
+                f"There are no partial labels named {self.partial!r}: choose {', '.join(PARTIAL_FROM)}.",
+                "unknown-name",
+                kind="partial labels",
+                name=self.partial,
+            )
         if self.seed < 0:
-            raise MixsegError(f"seed is {self.seed}: give a whole number from 0 on.")
+            raise MixsegError(
+                f"seed is {self.seed}: give a whole number from 0 on.", "invalid-value", key="seed", value=self.seed
+            )
         if self.clip is not None and not 0 <= self.clip[0] < self.clip[1] <= 100:
-            raise MixsegError(f"clip is {self.clip}: give a lower and an upper percentile, such as 1 99.")
+            raise MixsegError(
+                f"clip is {self.clip}: give a lower and an upper percentile, such as 1 99.",
+                "invalid-value",
+                key="clip",
+                value=self.clip,
+            )
 
     def classes(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The class names that remain of ``names``."""
@@ -67,16 +94,36 @@ class PrepareOptions:
         unknown = [name for name in self.target if name not in names[1:]]
         if unknown or not self.target:
             wanted = ", ".join(unknown) or "nothing"
-            raise MixsegError(f"The target {wanted} is no class of these scans: choose from {', '.join(names[1:])}.")
+            raise MixsegError(
+                f"The target {wanted} is no class of these scans: choose from {', '.join(names[1:])}.",
+                "unknown-name",
+                kind="class",
+                name=wanted,
+            )
         return (names[0], *self.target)
 
 
 def check_spacing(dims: int, spacing: tuple[float, ...] | None, long_side: int | None) -> None:
     """Nothing, or one sentence about a voxel size that no scan can be resampled to."""
     if spacing is not None and long_side is not None:
-        raise MixsegError(f"spacing {spacing} and long_side {long_side} both say how large a pixel is: leave one out.")
+        raise MixsegError(
+            f"spacing {spacing} and long_side {long_side} both say how large a pixel is: leave one out.",
+            "settings-contradict",
+            key="spacing",
+            other="long_side",
+        )
     if spacing is not None and (len(spacing) != dims or not all(0 < mm < math.inf for mm in spacing)):
         example = "1.25 1.25 for slices" if dims == 2 else "1 1 1 for volumes"
-        raise MixsegError(f"spacing is {spacing}: give {dims} voxel sizes in mm, such as {example}.")
+        raise MixsegError(
+            f"spacing is {spacing}: give {dims} voxel sizes in mm, such as {example}.",
+            "invalid-value",
+            key="spacing",
+            value=spacing,
+        )
     if long_side is not None and long_side < 1:
-        raise MixsegError(f"long_side is {long_side}: give a number of pixels, such as 256.")
+        raise MixsegError(
+            f"long_side is {long_side}: give a number of pixels, such as 256.",
+            "invalid-value",
+            key="long_side",
+            value=long_side,
+        )

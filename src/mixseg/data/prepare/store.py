@@ -169,10 +169,16 @@ class Prepared:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         if not (folder / "index.json").is_file():
-            raise MixsegError(f"{folder} is no prepared folder: make one with mixseg prepare.")
+            raise MixsegError(
+                f"{folder} is no prepared folder: make one with mixseg prepare.", "not-prepared", folder=folder
+            )
         self.index: dict[str, Any] = read_json(folder / "index.json")
         if not isinstance(self.index, dict) or self.index.get("format") != FORMAT:
-            raise MixsegError(f"{folder} was not prepared by this version of mixseg: prepare the scans again.")
+            raise MixsegError(
+                f"{folder} was not prepared by this version of mixseg: prepare the scans again.",
+                "other-version",
+                folder=folder,
+            )
         self.classes: tuple[str, ...] = tuple(self.index["classes"])
         self.channels: int = self.index["channels"]
         self.cases = tuple(PreparedCase.from_json(entry, channels=self.channels) for entry in self.index["cases"])
@@ -207,7 +213,9 @@ class Prepared:
         try:
             every = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise MixsegError(f"{path} cannot be read ({error}): prepare the scans again.") from None
+            raise MixsegError(
+                f"{path} cannot be read ({error}): prepare the scans again.", "unreadable-file", file=path
+            ) from None
         return np.asarray(every[first : first + case.cropped_full], np.int32)
 
     def remarks(self) -> list[str]:
@@ -247,7 +255,9 @@ class Prepared:
         sizes = {case.shape[1:] for case in self.cases}
         if self.dims != 2 or len(sizes) != 1:
             raise MixsegError(
-                f"The slices of {self.folder} differ in size: prepare them in 2D with a size to stack them."
+                f"The slices of {self.folder} differ in size: prepare them in 2D with a size to stack them.",
+                "sizes-differ",
+                folder=self.folder,
             )
         size = sizes.pop()
         image, full, partial = (self._arrays[name] for name in ARRAYS)
@@ -257,7 +267,12 @@ class Prepared:
         for case in self.cases:
             if case.id == id:
                 return case
-        raise MixsegError(f"{self.folder} holds no case {id}: it was prepared from other scans.")
+        raise MixsegError(
+            f"{self.folder} holds no case {id}: it was prepared from other scans.",
+            "unknown-scan",
+            folder=self.folder,
+            name=id,
+        )
 
     def _part(self, name: str, case: PreparedCase) -> Bytes:
         scale = self._per_voxel(name)
@@ -273,8 +288,14 @@ def _mapped(path: Path, size: int) -> Bytes:
         # Copy on write: nobody changes the file, and torch takes the array without a copy or a warning.
         array = np.load(path, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise MixsegError(f"{path} cannot be read ({error}): prepare the scans again.") from None
+        raise MixsegError(
+            f"{path} cannot be read ({error}): prepare the scans again.", "unreadable-file", file=path
+        ) from None
     if array.dtype != np.uint8 or array.shape != (size,):
-        raise MixsegError(f"{path} has {array.size} voxels where index.json says {size}: prepare the scans again.")
+        raise MixsegError(
+            f"{path} has {array.size} voxels where index.json says {size}: prepare the scans again.",
+            "broken-file",
+            file=path,
+        )
     # A plain array over the mapping: slices of np.memmap objects carry baggage that multiplies when there are many.
     return np.asarray(array)

@@ -26,13 +26,6 @@ SUFFIXES = (*NIFTI, *SEGMENTS, *ITK, *HDF5)
 TRANSPOSED = ".T"
 """After an h5 key: the file holds (K, J, I), as SimpleITK hands arrays to numpy, or (J, I) for one slice."""
 
-BROKEN = "cannot be read, it is truncated or damaged: copy or export it again."
-"""What the library said stays in the traceback: it speaks of its own insides."""
-TOO_LARGE = (
-    "takes more memory than there is: end other programs or take a larger machine; copy or export it again if it "
-    "should be smaller."
-)
-
 
 class Format(Protocol):
     """What each of the modules beside this one offers."""
@@ -74,7 +67,9 @@ def format_of(path: Path) -> Format:
         from mixseg.datasets.formats import hdf5
 
         return hdf5
-    raise MixsegError(f"{path} is of no known format: convert it to one of {', '.join(SUFFIXES)}.")
+    raise MixsegError(
+        f"{path} is of no known format: convert it to one of {', '.join(SUFFIXES)}.", "unknown-format", file=path
+    )
 
 
 @contextmanager
@@ -82,17 +77,17 @@ def reading(path: Path) -> Iterator[None]:
     """Turn whatever a library raises while it reads ``path`` into one sentence with a remedy."""
     try:
         if path.stat().st_size == 0:
-            raise MixsegError(f"{path} is empty (zero bytes): copy or export it again.")
+            raise MixsegError(f"{path} is empty (zero bytes): copy or export it again.", "empty-file", file=path)
         path.open("rb").close()  # a missing permission, for which libraries have errors of their own
         yield
     except OSError as error:
-        raise MixsegError(f"{path} {_reason(error)}") from error
+        raise _unreadable(path, error) from error
     except (RuntimeError, ValueError, KeyError, EOFError, MemoryError, OverflowError, zlib.error) as error:
         # SimpleITK raises RuntimeError for everything, nibabel ValueError or EOFError for missing bytes.
-        raise MixsegError(f"{path} {TOO_LARGE if lacks_memory(error) else BROKEN}") from error
+        raise (_too_large(path) if lacks_memory(error) else _broken(path)) from error
     except Exception as error:
         if type(error).__module__.startswith("nibabel"):  # its own exceptions derive from Exception alone
-            raise MixsegError(f"{path} {BROKEN}") from error
+            raise _broken(path) from error
         raise
 
 
@@ -100,17 +95,38 @@ def grey(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
     """The one channel of a colour image ``(..., channels)`` that is grey."""
     channels = np.moveaxis(array, -1, 0)[:3]  # a fourth one is opacity
     if (channels != channels[:1]).any():
-        raise MixsegError(f"{path} is in colour: save it with one grey channel, or one file per channel.")
+        raise MixsegError(
+            f"{path} is in colour: save it with one grey channel, or one file per channel.", "colour-image", file=path
+        )
     return np.asarray(channels[0])
 
 
-def _reason(error: OSError) -> str:
+def _unreadable(path: Path, error: OSError) -> MixsegError:
+    """What the system has against reading ``path``."""
     if isinstance(error, FileNotFoundError):
-        return "does not exist (or is a link to nothing): check the path."
+        sentence = f"{path} does not exist (or is a link to nothing): check the path."
+        return MixsegError(sentence, "file-missing", file=path)
     if isinstance(error, PermissionError):
-        return "may not be read (no permission): ask its owner, or copy it to a folder of yours."
+        sentence = f"{path} may not be read (no permission): ask its owner, or copy it to a folder of yours."
+        return MixsegError(sentence, "no-permission", file=path)
     if error.errno == errno.ELOOP:
-        return "is a symbolic link that leads back to itself: remove it, or link to the file that is meant."
+        sentence = f"{path} is a symbolic link that leads back to itself: remove it, or link to the file that is meant."
+        return MixsegError(sentence, "dead-link", file=path)
     if isinstance(error, IsADirectoryError):
-        return "is a folder: give a file."
-    return TOO_LARGE if error.errno == errno.ENOMEM else BROKEN
+        return MixsegError(f"{path} is a folder: give a file.", "not-a-file", file=path)
+    return _too_large(path) if error.errno == errno.ENOMEM else _broken(path)
+
+
+def _too_large(path: Path) -> MixsegError:
+    return MixsegError(
+        f"{path} takes more memory than there is: end other programs or take a larger machine; copy or export it again "
+        "if it should be smaller.",
+        "out-of-memory",
+        file=path,
+    )
+
+
+def _broken(path: Path) -> MixsegError:
+    """What the library said stays in the traceback: it speaks of its own insides."""
+    sentence = f"{path} cannot be read, it is truncated or damaged: copy or export it again."
+    return MixsegError(sentence, "broken-file", file=path)

@@ -53,7 +53,10 @@ def _node(file: Any, key: str, path: Path) -> tuple[Any, bool]:  # noqa: ANN401 
         name = arrays[0] if len(arrays) == 1 else "image"
     if name not in arrays:
         raise MixsegError(
-            f"{path} holds no array '{name}' (it holds {', '.join(arrays) or 'none'}): name one of these."
+            f"{path} holds no array '{name}' (it holds {', '.join(arrays) or 'none'}): name one of these.",
+            "array-missing",
+            file=path,
+            array=name,
         )
     return file[name], transposed
 
@@ -61,7 +64,13 @@ def _node(file: Any, key: str, path: Path) -> tuple[Any, bool]:  # noqa: ANN401 
 def _geometry(node: Any, *, transposed: bool, path: Path) -> Geometry:  # noqa: ANN401 - h5py has no types
     shape = tuple(int(size) for size in node.shape)
     if len(shape) not in (2, 3):
-        raise MixsegError(f"Array '{node.name}' of {path} has {len(shape)} axes: save 2D slices or 3D scans.")
+        raise MixsegError(
+            f"Array '{node.name}' of {path} has {len(shape)} axes: save 2D slices or 3D scans.",
+            "wrong-axes",
+            file=path,
+            array=node.name,
+            axes=len(shape),
+        )
     i, j, k = (*(shape[::-1] if transposed else shape), 1)[:3]
     if "affine" in node.attrs:
         return Geometry((i, j, k), np.asarray(node.attrs["affine"], dtype=np.float64))

@@ -62,7 +62,12 @@ def write(
     """
     if path.suffix.lower() in PICTURES:
         if array.shape[2] != 1:
-            raise MixsegError(f"{path} can hold one slice, not {array.shape[2]}: write .nii.gz, .nrrd or .mha.")
+            raise MixsegError(
+                f"{path} can hold one slice, not {array.shape[2]}: write .nii.gz, .nrrd or .mha.",
+                "several-slices",
+                file=path,
+                slices=array.shape[2],
+            )
         image = sitk.GetImageFromArray(np.ascontiguousarray(array[:, :, 0].T))
     else:
         image = sitk.GetImageFromArray(np.ascontiguousarray(array.T))
@@ -89,7 +94,12 @@ def place_of(image: Any, path: Path) -> Geometry:  # noqa: ANN401 - an image or 
     """The geometry of a SimpleITK image or of a reader that has read its header."""
     size = tuple(int(n) for n in image.GetSize())
     if any(n != 1 for n in size[3:]):
-        raise MixsegError(f"{path} holds {len(size)} axes of sizes {size}: save each 3D scan as a file of its own.")
+        raise MixsegError(
+            f"{path} holds {len(size)} axes of sizes {size}: save each 3D scan as a file of its own.",
+            "wrong-axes",
+            file=path,
+            axes=len(size),
+        )
     i, j, k = (*size[:3], 1)[:3]
     if path.suffix.lower() in PICTURES:
         return Geometry((i, j, k), np.eye(4), spacing_known=False)

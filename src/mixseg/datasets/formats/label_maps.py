@@ -30,16 +30,27 @@ def read_ids(source: Source | Path) -> Volume:
     if array.dtype.kind == "b":
         return Volume(array.astype(np.uint8), volume.affine, volume.spacing_known)
     if array.dtype.kind != "f":
-        raise MixsegError(f"{path} holds {array.dtype} instead of label ids: export the mask again as integers.")
+        raise MixsegError(
+            f"{path} holds {array.dtype} instead of label ids: export the mask again as integers.",
+            "not-label-ids",
+            file=path,
+            dtype=str(array.dtype),
+        )
     where = not_finite(array)
     if where:
-        raise MixsegError(f"{path} holds nan or inf in {where} voxels: export the mask again as integers.")
+        raise MixsegError(
+            f"{path} holds nan or inf in {where} voxels: export the mask again as integers.", "not-finite", file=path
+        )
     values = array.astype(np.float64)
     whole = np.rint(values)
     fraction = np.abs(values - whole) > ROUNDING
     if fraction.any():
         raise MixsegError(
-            f"{path} holds {array[fraction][0]!s}, which is no label id: export the mask again as integers, unsmoothed."
+            f"{path} holds {array[fraction][0]!s}, which is no label id: "
+            "export the mask again as integers, unsmoothed.",
+            "not-label-ids",
+            file=path,
+            value=float(array[fraction][0]),
         )
     return Volume(whole.astype(np.int32), volume.affine, volume.spacing_known)
 
@@ -60,7 +71,12 @@ def read_labels(source: Source) -> Volume:
                 f" (declared: {listed(sorted(source.ids), most=8)}): "
                 "declare it as a class, or say with --unlabeled or --background what it means."
             )
-        raise MixsegError(f"{source.path} holds the undeclared label {called}{remedy}")
+        raise MixsegError(
+            f"{source.path} holds the undeclared label {called}{remedy}",
+            "undeclared-label",
+            file=source.path,
+            labels=unknown,
+        )
     return Volume(_translate(volume.array, source.ids), volume.affine, volume.spacing_known)
 
 

@@ -60,7 +60,12 @@ def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | 
 def _geometry(image: Any, path: Path) -> Geometry:  # noqa: ANN401 - nibabel has no types
     shape = tuple(int(size) for size in image.shape)
     if len(shape) < 2 or any(size != 1 for size in shape[3:]):
-        raise MixsegError(f"{path} holds {len(shape)} axes of sizes {shape}: save each 3D scan as a file of its own.")
+        raise MixsegError(
+            f"{path} holds {len(shape)} axes of sizes {shape}: save each 3D scan as a file of its own.",
+            "wrong-axes",
+            file=path,
+            axes=len(shape),
+        )
     i, j, k = (*shape[:3], 1)[:3]
     affine = np.array(image.affine, dtype=np.float64)
     affine[:3] *= UNITS.get(int(image.header["xyzt_units"]) % 8, 1.0)  # the other bits are the unit of time

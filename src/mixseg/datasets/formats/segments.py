@@ -42,14 +42,22 @@ def read(path: Path, key: str = "") -> Volume:
         if segment.layer >= layers.shape[-1]:
             raise MixsegError(
                 f"Segment '{segment.name}' of {path} should lie in layer {segment.layer}, which is not there: save it "
-                "again as a segmentation."
+                "again as a segmentation.",
+                "segment-without-layer",
+                file=path,
+                segment=segment.name,
+                layer=segment.layer,
             )
         painted = layers[..., segment.layer] == segment.value
         if (result[painted] > 0).any():
             other = segments[int(result[painted].max()) - 1]
             raise MixsegError(
                 f"Segments '{other.name}' and '{segment.name}' of {path} overlap: paint them again with "
-                "overlap switched off in the segment editor, or export a label map."
+                "overlap switched off in the segment editor, or export a label map.",
+                "segments-overlap",
+                file=path,
+                segment=segment.name,
+                other=other.name,
             )
         result[painted] = number
         unclaimed[..., segment.layer] &= ~painted
@@ -57,7 +65,9 @@ def read(path: Path, key: str = "") -> Volume:
         values = listed([f"{value:g}" for value in np.unique(layers[unclaimed])])
         raise MixsegError(
             f"{path} holds {values} where none of its segments is: save it again as a segmentation, or rename it to "
-            ".nrrd if it is a plain label map."
+            ".nrrd if it is a plain label map.",
+            "voxels-without-segment",
+            file=path,
         )
     return Volume(result.T.reshape(place.shape), place.affine)
 

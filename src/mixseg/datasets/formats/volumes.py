@@ -38,12 +38,19 @@ def read_image(source: Source | Path) -> Volume:
     volume = read(source)
     array, path = volume.array, as_source(source).path
     if array.dtype.kind not in "biuf":
-        raise MixsegError(f"{path} holds {array.dtype} instead of grey values: export it again as plain numbers.")
+        raise MixsegError(
+            f"{path} holds {array.dtype} instead of grey values: export it again as plain numbers.",
+            "not-grey-values",
+            file=path,
+            dtype=str(array.dtype),
+        )
     with np.errstate(over="ignore"):  # what single precision cannot hold is infinite to all that follows
         where = not_finite(array.astype(np.float32, copy=False)) if array.dtype.kind == "f" else ""
     if where:
         raise MixsegError(
-            f"{path} holds nan or inf in {where} voxels: export the image again, or replace them, by 0 for example."
+            f"{path} holds nan or inf in {where} voxels: export the image again, or replace them, by 0 for example.",
+            "not-finite",
+            file=path,
         )
     return volume
 
@@ -95,7 +102,11 @@ def write(
     """
     ending = suffix(path)
     if ending not in WRITABLE:
-        raise MixsegError(f"{path} cannot be written: choose a name that ends in one of {', '.join(WRITABLE)}.")
+        raise MixsegError(
+            f"{path} cannot be written: choose a name that ends in one of {', '.join(WRITABLE)}.",
+            "unknown-format",
+            file=path,
+        )
     array = _storable(array if array.ndim == 3 else array[..., None])
     place, original = _place(array, like, affine)
     with replacing(path) as temporary:
@@ -164,9 +175,13 @@ def _storable(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 def _valid(place: Geometry, path: Path) -> None:
     if 0 in place.shape:
-        raise MixsegError(f"{path} holds no voxels (size {place.shape}): export it again.")
+        raise MixsegError(f"{path} holds no voxels (size {place.shape}): export it again.", "no-voxels", file=path)
     if not np.isfinite(place.affine).all() or np.linalg.matrix_rank(place.affine[:3, :3]) < 3:
-        raise MixsegError(f"The header of {path} gives no valid voxel size and direction: export it again.")
+        raise MixsegError(
+            f"The header of {path} gives no valid voxel size and direction: export it again.",
+            "invalid-geometry",
+            file=path,
+        )
 
 
 def _stackable(places: list[Geometry], source: Source) -> None:
@@ -174,5 +189,8 @@ def _stackable(places: list[Geometry], source: Source) -> None:
         if place.shape[:2] != places[0].shape[:2]:
             raise MixsegError(
                 f"Slice {path} has {place.shape[0]} x {place.shape[1]} pixels, but {source.path} has "
-                f"{places[0].shape[0]} x {places[0].shape[1]}: export the slices of a scan with one size."
+                f"{places[0].shape[0]} x {places[0].shape[1]}: export the slices of a scan with one size.",
+                "slices-differ",
+                file=path,
+                other=source.path,
             )

@@ -48,7 +48,11 @@ def _frames(folder: Path, split: str, scribble_ids: dict[int, int]) -> list[Case
     for name in frames:
         if name not in files:
             orphan = next(path for stem, path in files.items() if stem.startswith(name))
-            raise MixsegError(f"{orphan} has no scan {name}.nii.gz beside it: add the scan or remove the file.")
+            raise MixsegError(
+                f"{orphan} has no scan {name}.nii.gz beside it: add the scan or remove the file.",
+                "scan-missing",
+                file=orphan,
+            )
         patient, frame = patient_and_frame(name)
         mask, scribble = files.get(f"{name}_gt"), files.get(f"{name}_scribble")
         found.append(

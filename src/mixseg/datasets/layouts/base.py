@@ -58,7 +58,11 @@ def subfolders(folder: Path) -> list[Path]:
             if path.is_dir():
                 found.append(path)
             elif path.is_symlink() and not path.exists():
-                raise MixsegError(f"{path} is a symbolic link that leads nowhere or back to itself: remove or mend it.")
+                raise MixsegError(
+                    f"{path} is a symbolic link that leads nowhere or back to itself: remove or mend it.",
+                    "dead-link",
+                    folder=path,
+                )
     return found
 
 
@@ -73,17 +77,27 @@ def _listing(folder: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise MixsegError(f"{folder} does not exist (or is a link to nothing): check the path.") from None
+        raise MixsegError(
+            f"{folder} does not exist (or is a link to nothing): check the path.", "folder-missing", folder=folder
+        ) from None
     except NotADirectoryError:
-        raise MixsegError(f"{folder} is not a folder: give the folder that holds the scans.") from None
+        raise MixsegError(
+            f"{folder} is not a folder: give the folder that holds the scans.", "not-a-folder", folder=folder
+        ) from None
     except PermissionError:
-        raise MixsegError(f"{folder} may not be listed (no permission): ask its owner, or copy it.") from None
+        raise MixsegError(
+            f"{folder} may not be listed (no permission): ask its owner, or copy it.", "no-permission", folder=folder
+        ) from None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise MixsegError(
-                f"{folder} is a symbolic link that leads back to itself: remove it, or link to what is meant."
+                f"{folder} is a symbolic link that leads back to itself: remove it, or link to what is meant.",
+                "dead-link",
+                folder=folder,
             ) from None
-        raise MixsegError(f"{folder} cannot be listed ({error.strerror}): check the disk.") from error
+        raise MixsegError(
+            f"{folder} cannot be listed ({error.strerror}): check the disk.", "unreadable-folder", folder=folder
+        ) from error
 
 
 def files_below(folder: Path, *, depth: int) -> list[Path]:
@@ -110,20 +124,33 @@ def keyed(paths: Iterable[Path], key: Callable[[Path], Key]) -> dict[Key, Path]:
     for path in paths:
         other = result.setdefault(key(path), path)
         if other != path:
-            raise MixsegError(f"{other} and {path} are two files for one scan: rename or remove one of them.")
+            raise MixsegError(
+                f"{other} and {path} are two files for one scan: rename or remove one of them.",
+                "duplicate-scan",
+                file=path,
+                other=other,
+            )
     return result
 
 
 def unique(cases: list[Case], root: Path) -> list[Case]:
     """The cases, of which there must be some, each with an id of its own."""
     if not cases:
-        raise MixsegError(f"{root} holds no scans: check the path, and see docs/reference/layouts.md for the layouts.")
+        raise MixsegError(
+            f"{root} holds no scans: check the path, and see docs/reference/layouts.md for the layouts.",
+            "no-scans",
+            folder=root,
+        )
     first: dict[str, Case] = {}
     for case in cases:
         other = first.setdefault(case.id, case)
         if other is not case:
             raise MixsegError(
-                f"{other.image[0].path} and {case.image[0].path} are two scans with one id, {case.id}: rename one."
+                f"{other.image[0].path} and {case.image[0].path} are two scans with one id, {case.id}: rename one.",
+                "duplicate-scan",
+                case=case.id,
+                file=case.image[0].path,
+                other=other.image[0].path,
             )
     return cases
 

@@ -84,7 +84,12 @@ def _splits(lists: list[Path], scans: Files) -> dict[str, str]:
             match = SLICE.fullmatch(stem)
             name = match[1] if match else stem
             if name in scans and result.setdefault(name, split) != split:
-                raise MixsegError(f"{path} names {name}, which is in the list of {result[name]} too: keep it in one.")
+                raise MixsegError(
+                    f"{path} names {name}, which is in the list of {result[name]} too: keep it in one.",
+                    "split-overlap",
+                    file=path,
+                    case=name,
+                )
     return result
 
 
@@ -94,7 +99,12 @@ def _keys(path: Path) -> tuple[str, ...]:
     except MixsegError:  # the file is broken: check says so when it reads the image
         return ("image",)
     if "image" not in keys:
-        raise MixsegError(f"{path} holds no array 'image' (it holds {', '.join(keys) or 'none'}): rename its arrays.")
+        raise MixsegError(
+            f"{path} holds no array 'image' (it holds {', '.join(keys) or 'none'}): rename its arrays.",
+            "array-missing",
+            file=path,
+            array="image",
+        )
     return keys
 
 

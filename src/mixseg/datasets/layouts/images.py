@@ -19,7 +19,11 @@ def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
     Where there is one channel, numbers belong to the names as in a dataset. One file is called as in its folder.
     """
     if not place.is_dir() and not _is_image(place):
-        raise MixsegError(f"{place} is no folder, and no image: give an image, or the folder that holds the images.")
+        raise MixsegError(
+            f"{place} is no folder, and no image: give an image, or the folder that holds the images.",
+            "not-a-folder",
+            folder=place,
+        )
     folder = place.parent if _is_image(place) else place
     there = _images_in(folder)
     files = there if folder == place else [place]
@@ -38,7 +42,11 @@ def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
         of_case.setdefault(name, []).append(Source((path,)))
         if channel >= len(of_case[name]):
             missing = folder / f"{name}_{len(of_case[name]) - 1:04}"
-            raise MixsegError(f"{missing} is missing, beside {path.name}: add the file, or take the others away.")
+            raise MixsegError(
+                f"{missing} is missing, beside {path.name}: add the file, or take the others away.",
+                "channel-missing",
+                file=missing,
+            )
     return [Case(name, name, tuple(images)) for name, images in of_case.items()]
 
 
@@ -48,7 +56,10 @@ def _check_one_kind(arrays: Sequence[Path], files: Sequence[Path]) -> None:
     if others:
         raise MixsegError(
             f"{arrays[0]} lies beside {others[0].name}, and arrays in .h5 files have their axes in another order than "
-            "images: put them in folders of their own."
+            "images: put them in folders of their own.",
+            "formats-mixed",
+            file=arrays[0],
+            other=others[0],
         )
 
 
@@ -74,4 +85,6 @@ def _check_not_the_folder_above(folder: Path) -> None:
         return
     inner = [path for path in entries(folder) if path.is_dir() and _images_in(path)]
     if len(inner) == 1:
-        raise MixsegError(f"{folder} holds no images: did you mean {inner[0]}?")
+        raise MixsegError(
+            f"{folder} holds no images: did you mean {inner[0]}?", "no-scans", folder=folder, meant=inner[0]
+        )

@@ -41,7 +41,9 @@ def _scans(root: Path) -> list[tuple[Path, str]]:
 def _case(folder: Path, split: str, ids: dict[int, int]) -> Case:
     files = keyed((path for path in entries(folder) if formats.suffix(path)), formats.stem)
     if "lgemri" not in files:
-        raise MixsegError(f"{folder} has a mask but no scan: add lgemri.nrrd or remove the folder.")
+        raise MixsegError(
+            f"{folder} has a mask but no scan: add lgemri.nrrd or remove the folder.", "scan-missing", folder=folder
+        )
     mask = files.get("laendo")
     return Case(
         id=folder.name,

@@ -103,7 +103,11 @@ def _scans(root: Path, description: nnunet_json.Description) -> list[_Scan]:
         images = _images(root / f"images{part}", description.channels, set(labels))
         for stem, path in {**dense, **labels}.items():
             if stem not in images:
-                raise MixsegError(f"{path} has no scan in {root / f'images{part}'}: add it, or remove or rename this.")
+                raise MixsegError(
+                    f"{path} has no scan in {root / f'images{part}'}: add it, or remove or rename this.",
+                    "scan-missing",
+                    file=path,
+                )
         found += [
             _Scan(name, part, paths, labels.get(name), dense.get(name))
             for name, paths in images.items()
@@ -116,7 +120,11 @@ def _check_images_present(root: Path, part: str, there: set[str]) -> None:
     """Nothing, or one sentence about label maps of a part without scans: nobody would miss them."""
     for name in (f"labels{part}", f"labels{part}_dense"):
         if name in there and _readable(root / name):
-            raise MixsegError(f"{root / name} has no scans, images{part} is missing: add it, or remove or rename this.")
+            raise MixsegError(
+                f"{root / name} has no scans, images{part} is missing: add it, or remove or rename this.",
+                "scan-missing",
+                folder=root / name,
+            )
 
 
 def _check_scans_known(path: Path, description: nnunet_json.Description, scans: list[str]) -> None:
@@ -125,7 +133,13 @@ def _check_scans_known(path: Path, description: nnunet_json.Description, scans: 
     for key, named in (("patients", description.patients), ("annotated", description.annotated)):
         for name in named:
             if name not in there:
-                raise MixsegError(f"'{key}' of {path} names {name!r}, which is no scan: {did_you_mean(name, scans)}")
+                raise MixsegError(
+                    f"'{key}' of {path} names {name!r}, which is no scan: {did_you_mean(name, scans)}",
+                    "unknown-scan",
+                    file=path,
+                    key=key,
+                    name=name,
+                )
 
 
 def _readable(folder: Path) -> list[Path]:
@@ -144,13 +158,17 @@ def _images(folder: Path, channels: int, labels: set[str]) -> dict[str, tuple[Pa
             if (name, channel) not in files:
                 raise MixsegError(
                     f"{folder / f'{name}_{channel:04}'} is missing (dataset.json declares {channels} channels): "
-                    "add the file, or mend channel_names."
+                    "add the file, or mend channel_names.",
+                    "channel-missing",
+                    file=folder / f"{name}_{channel:04}",
                 )
         result[name] = tuple(files[name, channel] for channel in range(channels))
     more = next((path for (_, channel), path in files.items() if channel >= channels), None)
     if more is not None:
         raise MixsegError(
-            f"{more} is one channel more than dataset.json declares ({channels}): mend channel_names, or remove it."
+            f"{more} is one channel more than dataset.json declares ({channels}): mend channel_names, or remove it.",
+            "undeclared-channel",
+            file=more,
         )
     return result
 
@@ -230,7 +248,10 @@ def _sorted_out(
         raise MixsegError(
             f"{folder}: nothing in {_named(unclear)} is wider than a line, and no {mark} marks the background: "
             f"scribbles or full masks? In a scribble, mark some background with {mark}; in a full mask of thin "
-            f"structures, write {mark} for all of the background."
+            f"structures, write {mark} for all of the background.",
+            "scribbles-unclear",
+            folder=folder,
+            files=unclear,
         )
     return f"{folder}: {len(scribbles)} scribbles ({_named(scribbles)}), {len(masks)} full masks ({_named(masks)})."
 

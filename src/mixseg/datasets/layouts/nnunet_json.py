@@ -38,7 +38,9 @@ def read(path: Path) -> Description:
     """The description in ``path``; an entry of the wrong form is one sentence."""
     content = read_json(path)
     if not isinstance(content, dict):
-        raise MixsegError(f"{path} is not an object of keys and values: see docs/reference/layouts.md.")
+        raise MixsegError(
+            f"{path} is not an object of keys and values: see docs/reference/layouts.md.", "wrong-content", file=path
+        )
     names = _names(content, path)
     ignore = next((value for value, name in names.items() if name.lower() == "ignore"), None)
     names = {value: name for value, name in names.items() if value != ignore}
@@ -54,7 +56,12 @@ def read(path: Path) -> Description:
 def _mapping(content: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
     value = content.get(key, {})
     if not isinstance(value, dict):
-        raise MixsegError(f"'{key}' of {path} is not an object of keys and values: mend or remove it.")
+        raise MixsegError(
+            f"'{key}' of {path} is not an object of keys and values: mend or remove it.",
+            "wrong-content",
+            file=path,
+            key=key,
+        )
     return value
 
 
@@ -62,7 +69,12 @@ def _names(content: dict[str, Any], path: Path) -> dict[int, str]:
     """Id -> name from ``labels``: name -> id (nnU-Net 2), id -> name (nnU-Net 1), or name -> ids (regions)."""
     labels = _mapping(content, "labels", path)
     if not labels:
-        raise MixsegError(f'{path} declares no labels: add for example "labels": {{"background": 0, "LV": 1}}.')
+        raise MixsegError(
+            f'{path} declares no labels: add for example "labels": {{"background": 0, "LV": 1}}.',
+            "wrong-content",
+            file=path,
+            key="labels",
+        )
     pairs: list[tuple[Any, str]] = [(value, str(key)) for key, value in labels.items() if not isinstance(value, list)]
     if all(key.lstrip("-").isdigit() for key in labels):
         pairs = [(key, str(value)) for key, value in labels.items()]
@@ -76,10 +88,21 @@ def _names(content: dict[str, Any], path: Path) -> dict[int, str]:
         try:
             number = int(value)
         except (TypeError, ValueError):
-            raise MixsegError(f"Label '{name}' of {path} has the id {value!r}: give it a whole number.") from None
+            raise MixsegError(
+                f"Label '{name}' of {path} has the id {value!r}: give it a whole number.",
+                "wrong-content",
+                file=path,
+                key="labels",
+                name=name,
+            ) from None
         check_name("label", name, path)
         if number in names:
-            raise MixsegError(f"{path} gives the id {number} to '{names[number]}' and '{name}': give each its own.")
+            raise MixsegError(
+                f"{path} gives the id {number} to '{names[number]}' and '{name}': give each its own.",
+                "duplicate-label",
+                file=path,
+                label=number,
+            )
         names[number] = name
     return names
 
@@ -88,7 +111,13 @@ def _annotated(case: str, classes: Any, names: dict[int, str], path: Path) -> tu
     known = set(names.values())
     wrong = [name for name in classes if name not in known] if isinstance(classes, list) else [classes]
     if wrong:
-        raise MixsegError(f"'annotated' of {case} in {path} names {wrong[0]!r}: give a list of {sorted(known)}.")
+        raise MixsegError(
+            f"'annotated' of {case} in {path} names {wrong[0]!r}: give a list of {sorted(known)}.",
+            "wrong-content",
+            file=path,
+            key="annotated",
+            case=case,
+        )
     return tuple(classes)
 
 
@@ -96,6 +125,12 @@ def _files(case: str, entry: Any, path: Path) -> tuple[tuple[Path, ...], Path | 
     check_name("scan", case, path)
     images = entry.get("images") if isinstance(entry, dict) else None
     if not isinstance(images, list) or not images:
-        raise MixsegError(f"'dataset' of {path} lists no images for {case}: give a list of file names.")
+        raise MixsegError(
+            f"'dataset' of {path} lists no images for {case}: give a list of file names.",
+            "wrong-content",
+            file=path,
+            key="dataset",
+            case=case,
+        )
     label = entry.get("label")
     return tuple(path.parent / str(name) for name in images), path.parent / str(label) if label else None

@@ -55,7 +55,11 @@ def write_dataset(
     the name is complete. ``items`` may be a generator; one scan is in memory at a time.
     """
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise MixsegError(f"{root} exists and is not empty: choose another folder, or remove it first.")
+        raise MixsegError(
+            f"{root} exists and is not empty: choose another folder, or remove it first.",
+            "folder-not-empty",
+            folder=root,
+        )
     draft = root.with_name(f".writing-{root.name}")
     shutil.rmtree(draft, ignore_errors=True)
     try:
@@ -74,7 +78,7 @@ def _write(draft: Path, name: str, classes: Sequence[str], items: Iterable[Item]
     for item in items:
         check_name("scan", item.id, name)
         if item.id in seen:
-            raise MixsegError(f"{name} has two scans called {item.id}: rename one.")
+            raise MixsegError(f"{name} has two scans called {item.id}: rename one.", "duplicate-scan", case=item.id)
         seen.add(item.id)
         _write_item(draft, item, classes)
         ignore |= item.label is not None and bool((item.label == IGNORE).any())

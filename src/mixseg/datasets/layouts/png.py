@@ -29,7 +29,11 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
     """One case per patient and phase, its slices stacked in numeric order."""
     parts = {folder.name: _part(folder) for folder in subfolders(root) if folder.name in SPLITS}
     if not parts:
-        raise MixsegError(f"{root} has none of {', '.join(SPLITS)} in it: give the folder that directly holds them.")
+        raise MixsegError(
+            f"{root} has none of {', '.join(SPLITS)} in it: give the folder that directly holds them.",
+            "unknown-layout",
+            folder=root,
+        )
     masks, strokes = _decide(root, parts, flags or LabelFlags())
     say(masks.sentence)
     say(strokes.sentence)
@@ -52,7 +56,12 @@ def _part(folder: Path) -> dict[str, Stacks]:
             images = {path.name for path in stacks[IMAGES].get(case, ())}
             odd = {path.name for path in paths} ^ images
             if odd:
-                raise MixsegError(f"{min(odd)} is in only one of {folder / IMAGES} and {folder / name}: complete them.")
+                raise MixsegError(
+                    f"{min(odd)} is in only one of {folder / IMAGES} and {folder / name}: complete them.",
+                    "slice-missing",
+                    folder=folder,
+                    file=min(odd),
+                )
     return stacks
 
 
@@ -63,7 +72,9 @@ def _stacks(folder: Path) -> Stacks:
             continue
         match = SLICE.fullmatch(path.stem)
         if match is None:
-            raise MixsegError(f"{path} is not called PATIENT_PHASE_SLICE.png: rename or remove it.")
+            raise MixsegError(
+                f"{path} is not called PATIENT_PHASE_SLICE.png: rename or remove it.", "wrong-file-name", file=path
+            )
         slices[f"{match[1]}_{match[2]}"].append(path)
     numbered = {case: keyed(paths, lambda path: int(path.stem.rpartition("_")[2])) for case, paths in slices.items()}
     return {case: tuple(paths[number] for number in sorted(paths)) for case, paths in numbered.items()}

@@ -47,14 +47,22 @@ def check(mask: Labels) -> None:
     if mask.dtype != np.uint8 or mask.ndim not in (2, 3):
         raise MixsegError(
             f"Partial labels are made from a 2D or 3D mask of uint8 class indices, not from {mask.ndim}D {mask.dtype}: "
-            "read it with mixseg.datasets.formats.read_labels."
+            "read it with mixseg.datasets.formats.read_labels.",
+            "not-a-label-map",
+            dtype=str(mask.dtype),
+            axes=mask.ndim,
         )
 
 
 def at_least(name: str, value: float, least: float) -> None:
     """Refuse an option below its smallest meaningful value."""
     if value < least:
-        raise MixsegError(f"{name} is {value:g}, but must be at least {least:g}: choose a larger one.")
+        raise MixsegError(
+            f"{name} is {value:g}, but must be at least {least:g}: choose a larger one.",
+            "invalid-value",
+            key=name,
+            value=value,
+        )
 
 
 def foreground(mask: Labels) -> list[int]:

@@ -57,13 +57,26 @@ def write(
         seed: Other seeds make other patients.
     """
     if kind not in CLASSES:
-        raise MixsegError(f"There is no phantom of kind '{kind}' to write to {root}: choose heart or atrium.")
+        raise MixsegError(
+            f"There is no phantom of kind '{kind}' to write to {root}: choose heart or atrium.",
+            "unknown-name",
+            kind="phantom",
+            name=kind,
+        )
     if min(val, test) < 0 or patients <= val + test:
         raise MixsegError(
-            f"{patients} patients, {val} for validation and {test} for testing, leave none to train on: ask for more."
+            f"{patients} patients, {val} for validation and {test} for testing, leave none to train on: ask for more.",
+            "too-few-patients",
+            count=patients,
+            needed=val + test + 1,
         )
     if min(size) < 1:
-        raise MixsegError(f"Slices of {size[0]} x {size[1]} pixels hold nothing: give a size such as 64.")
+        raise MixsegError(
+            f"Slices of {size[0]} x {size[1]} pixels hold nothing: give a size such as 64.",
+            "invalid-value",
+            key="size",
+            value=size,
+        )
     names = [f"patient{number:03}" for number in range(1, patients + 1)]
     train = patients - val - test
     count = slices or SLICES[kind]

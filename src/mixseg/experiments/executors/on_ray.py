@@ -28,7 +28,11 @@ class OnRay:
         try:
             import ray
         except ImportError:
-            raise MixsegError("Ray is not installed: pip install 'mixseg[ray]', or run with --on local.") from None
+            raise MixsegError(
+                "Ray is not installed: pip install 'mixseg[ray]', or run with --on local.",
+                "not-installed",
+                package="ray",
+            ) from None
         self.ray = ray
         self.running: dict[str, Any] = {}
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}

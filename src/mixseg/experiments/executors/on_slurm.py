@@ -26,16 +26,22 @@ class OnSlurm:
             import submitit
         except ImportError:
             raise MixsegError(
-                "submitit is not installed: pip install 'mixseg[slurm]', or run with --on local."
+                "submitit is not installed: pip install 'mixseg[slurm]', or run with --on local.",
+                "not-installed",
+                package="submitit",
             ) from None
         try:
             self.executor = submitit.AutoExecutor(folder=resources.folder / "submitit", cluster=self.cluster)
         except RuntimeError as error:
-            raise MixsegError(f"No SLURM here ({error}): start this where sbatch is, or use --on local.") from None
+            raise MixsegError(
+                f"No SLURM here ({error}): start this where sbatch is, or use --on local.", "no-slurm"
+            ) from None
         try:
             self.executor.update_parameters(**self.parameters(resources))
         except NameError as error:
-            raise MixsegError(f"--slurm: {str(error).splitlines()[0]}; name options of sbatch.") from None
+            raise MixsegError(
+                f"--slurm: {str(error).splitlines()[0]}; name options of sbatch.", "invalid-value", flag="--slurm"
+            ) from None
         self.workers = self.room(resources)
         self.running: dict[str, Any] = {}
 

@@ -85,7 +85,12 @@ def divergence(name: str) -> Divergence:
     if number and float(number[1]) > 0:
         return partial(alpha_divergence, alpha=float(number[1]))
     hint = did_you_mean(name, DIVERGENCES)
-    raise MixsegError(f"Unknown divergence {name!r}: {hint} Any alpha-X with X above 0 will do as well.")
+    raise MixsegError(
+        f"Unknown divergence {name!r}: {hint} Any alpha-X with X above 0 will do as well.",
+        "unknown-name",
+        kind="divergence",
+        name=name,
+    )
 
 
 def _log_ratio(numerator: Tensor, denominator: Tensor, floor: float = 0.0) -> Tensor:

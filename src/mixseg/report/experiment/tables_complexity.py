@@ -24,7 +24,11 @@ def complexity_table(results: Results) -> Table:
     """From complexity.json beside the plan: ours, the paper's, and in brackets the difference of the parameters."""
     path = results.folder / FILE
     if not path.exists():
-        raise MixsegError(f"{path} does not exist: repeat `mixseg experiment complexity`, which measures it.")
+        raise MixsegError(
+            f"{path} does not exist: repeat `mixseg experiment complexity`, which measures it.",
+            "file-missing",
+            file=path,
+        )
     content = read_json(path)
     theirs = paper_values()["complexity"]
     lines = []

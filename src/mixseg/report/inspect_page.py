@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mixseg.core.colours import shares, structure_colour
 from mixseg.core.files import replacing
 from mixseg.core.types import IGNORE
 from mixseg.report.html import Html, bullets, figure_png, folded, joined, page, paragraph, table
@@ -131,11 +132,8 @@ def _padded(places: NDArray[np.intp]) -> slice:
 
 def _colour(index: int) -> str:
     """Of a class, as in the pictures of runs."""
-    from mixseg.report.figures.style import STRUCTURES
-
-    return BACKGROUND if index == 0 else STRUCTURES[(index - 1) % len(STRUCTURES)]
+    return BACKGROUND if index == 0 else structure_colour(index)
 
 
 def _rgb(index: int) -> tuple[float, ...]:
-    code = _colour(index)
-    return tuple(int(code[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    return shares(_colour(index))

@@ -1,31 +1,45 @@
 """Slicer's .seg.nrrd: segments with names, in one or several layers, as one label map.
 
 The label values in these files are arbitrary and differ from file to file. ``read`` numbers the segments 1, 2, 3, ...
-in the order of the file and ``names`` gives the names of these numbers, so that callers match by name.
+in the order of the file and ``segments`` gives them in this order, so that callers match by name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixseg.core.colours import code, shares, structure_colour
 from mixseg.core.errors import MixsegError, listed
 from mixseg.core.types import Volume
 from mixseg.datasets.formats import itk
 from mixseg.datasets.formats.geometry import Geometry
 
+STATUS = "Segmentation.Status"
+"""The tag in which Slicer's editor keeps how far a segment is; it writes "inprogress" on all that was touched."""
+
 
 class Segment(NamedTuple):
-    """One segment: its voxels are those of ``layer`` that hold ``value``."""
+    """One segment: its voxels are those of ``layer`` that hold ``value``.
+
+    Attributes:
+        name: As its author called it.
+        value: What its voxels hold in the file.
+        layer: Where they lie there.
+        colour: "#RRGGBB", or "" where the file says none.
+        status: "notstarted", "inprogress", "completed", "flagged", or "" where the file says none.
+    """
 
     name: str
     value: int
-    layer: int
+    layer: int = 0
+    colour: str = ""
+    status: str = ""
 
 
 def read(path: Path, key: str = "") -> Volume:
@@ -36,9 +50,9 @@ def read(path: Path, key: str = "") -> Volume:
     if image.GetNumberOfComponentsPerPixel() == 1:
         layers = layers[..., None]
     result = np.zeros(layers.shape[:-1], dtype=np.uint16)
-    segments = _segments(image)
+    found = _segments(image)
     unclaimed = layers != 0
-    for number, segment in enumerate(segments, start=1):
+    for number, segment in enumerate(found, start=1):
         if segment.layer >= layers.shape[-1]:
             raise MixsegError(
                 f"Segment '{segment.name}' of {path} should lie in layer {segment.layer}, which is not there: save it "
@@ -50,7 +64,7 @@ def read(path: Path, key: str = "") -> Volume:
             )
         painted = layers[..., segment.layer] == segment.value
         if (result[painted] > 0).any():
-            other = segments[int(result[painted].max()) - 1]
+            other = found[int(result[painted].max()) - 1]
             raise MixsegError(
                 f"Segments '{other.name}' and '{segment.name}' of {path} overlap: paint them again with "
                 "overlap switched off in the segment editor, or export a label map.",
@@ -77,26 +91,61 @@ def geometry(path: Path, key: str = "") -> Geometry:
     return itk.geometry(path)
 
 
-def names(path: Path) -> dict[int, str]:
-    """Number of the segment -> its name."""
-    return {number: segment.name for number, segment in enumerate(_segments(itk.header(path)), start=1)}
+def segments(path: Path) -> list[Segment]:
+    """Those of the file, the one that ``read`` calls 1 first."""
+    return _segments(itk.header(path))
 
 
 def write(
-    path: Path, array: NDArray[np.generic], place: Geometry, like: Path | None = None, *, names: Mapping[int, str]
+    path: Path,
+    array: NDArray[np.generic],
+    place: Geometry,
+    like: Path | None = None,
+    *,
+    names: Mapping[int, str],
+    colours: Mapping[int, str],
 ) -> None:
-    """Write a label map as segments; an id without a name is called by its number."""
+    """Write a label map as segments; an id without a name is called by its number, one without a colour gets one.
+
+    Every name is a segment, with voxels or without: a structure that is absent is so by its name.
+    """
     ids = sorted({int(value) for value in np.unique(array) if value} | {value for value in names if value})
-    meta = {"Segmentation_MasterRepresentation": "Binary labelmap"}
-    for number, value in enumerate(ids):
-        prefix = f"Segment{number}_"
-        meta |= {
-            prefix + "ID": f"Segment_{number + 1}",
-            prefix + "Name": names.get(value, str(value)),
-            prefix + "LabelValue": str(value),
-            prefix + "Layer": "0",
+    found = [Segment(names.get(value, str(value)), value, colour=colours.get(value, "")) for value in ids]
+    boxes = {value: _extent(array == value) for value in ids}
+    itk.write(path, array, place, like, _meta(found, boxes))
+
+
+def _meta(found: Sequence[Segment], boxes: Mapping[int, str]) -> dict[str, str]:
+    """What Slicer writes of segments, but for their terms in a terminology, which nobody has said."""
+    meta = {
+        "Segmentation_ContainedRepresentationNames": "Binary labelmap|",
+        "Segmentation_ReferenceImageExtentOffset": "0 0 0",
+        "Segmentation_SourceRepresentation": "Binary labelmap",
+        "Segmentation_MasterRepresentation": "Binary labelmap",  # what Slicer before 5.3 calls it
+    }
+    for number, segment in enumerate(found):
+        rgb = shares(segment.colour or structure_colour(number + 1))
+        about = {
+            "ID": f"Segment_{number + 1}",
+            "Name": segment.name,
+            "NameAutoGenerated": "0",
+            "Color": " ".join(f"{share:.6f}" for share in rgb),
+            "ColorAutoGenerated": "0",
+            "LabelValue": str(segment.value),
+            "Layer": str(segment.layer),
+            "Extent": boxes[segment.value],
+            "Tags": f"{STATUS}:inprogress|",
         }
-    itk.write(path, array, place, like, meta)
+        meta |= {f"Segment{number}_{key}": value for key, value in about.items()}
+    return meta
+
+
+def _extent(painted: NDArray[np.bool_]) -> str:
+    """The first and the last voxel along each axis."""
+    if not painted.any():
+        return "0 -1 0 -1 0 -1"
+    shadows = (np.flatnonzero(painted.any(axis=axes)) for axes in ((1, 2), (0, 2), (0, 1)))
+    return " ".join(f"{shadow[0]} {shadow[-1]}" for shadow in shadows)
 
 
 def _segments(image: Any) -> list[Segment]:  # noqa: ANN401 - an image or a reader: both answer alike
@@ -107,6 +156,23 @@ def _segments(image: Any) -> list[Segment]:  # noqa: ANN401 - an image or a read
             meta.get(f"Segment{n}_Name", f"segment {n}"),
             int(meta.get(f"Segment{n}_LabelValue", "1")),
             int(meta.get(f"Segment{n}_Layer", "0")),
+            _colour(meta.get(f"Segment{n}_Color", "")),
+            _status(meta.get(f"Segment{n}_Tags", "")),
         )
         for n in numbers
     ]
+
+
+def _colour(text: str) -> str:
+    """Three numbers from 0 to 1 as "#RRGGBB"; "" where there is nothing of the kind."""
+    try:
+        rgb = [float(share) for share in text.split()]
+    except ValueError:
+        return ""
+    return code(rgb) if len(rgb) == 3 else ""
+
+
+def _status(tags: str) -> str:
+    """Of "Segmentation.Status:completed|TerminologyEntry:..." the first."""
+    found = [tag.partition(":")[2] for tag in tags.split("|") if tag.partition(":")[0] == STATUS]
+    return found[0] if found else ""

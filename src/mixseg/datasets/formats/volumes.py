@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from mixseg.core.files import replacing
 from mixseg.core.types import Source, Volume
 from mixseg.datasets.formats.base import HDF5, ITK, NIFTI, SEGMENTS, Format, format_of, reading, suffix
 from mixseg.datasets.formats.geometry import Geometry
+
+if TYPE_CHECKING:  # SimpleITK takes a fifth of a second
+    from mixseg.datasets.formats.segments import Segment
 
 Read = TypeVar("Read", Volume, Geometry)
 
@@ -88,6 +91,7 @@ def write(
     like: Source | Path | None = None,
     affine: NDArray[np.float64] | None = None,
     names: Mapping[int, str] | None = None,
+    colours: Mapping[int, str] | None = None,
     key: str = "",
 ) -> None:
     """Write an array with the exact geometry of ``like``, or with ``affine``; the file is whole or absent.
@@ -98,6 +102,7 @@ def write(
         like: The scan whose place in space the array shares; a NIfTI header is carried over to NIfTI bit for bit.
         affine: Voxel index to mm (RAS+), where there is no scan to be like.
         names: For .seg.nrrd: id -> name of the segment.
+        colours: Likewise: id -> "#RRGGBB"; those of our figures where none is given.
         key: For h5: the name of the array.
     """
     ending = suffix(path)
@@ -117,7 +122,7 @@ def write(
         elif ending in SEGMENTS:
             from mixseg.datasets.formats import segments
 
-            segments.write(temporary, array, place, original, names=names or {})
+            segments.write(temporary, array, place, original, names=names or {}, colours=colours or {})
         elif ending in ITK:
             from mixseg.datasets.formats import itk
 
@@ -128,14 +133,19 @@ def write(
             hdf5.write(temporary, array, place, key)
 
 
-def segment_names(path: Path) -> dict[int, str]:
-    """Label id -> name, for a .seg.nrrd file; nothing for any other."""
+def read_segments(path: Path) -> dict[int, Segment]:
+    """Label id, as ``read`` gives it, -> name, colour and status of a segment; nothing for a file without segments."""
     if suffix(path) not in SEGMENTS:
         return {}
     from mixseg.datasets.formats import segments
 
     with reading(path):
-        return segments.names(path)
+        return dict(enumerate(segments.segments(path), start=1))
+
+
+def segment_names(path: Path) -> dict[int, str]:
+    """Label id -> name of a segment."""
+    return {number: segment.name for number, segment in read_segments(path).items()}
 
 
 def h5_keys(path: Path) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
+from mixseg.core.colours import structure_colour
 from mixseg.core.types import IGNORE, Bytes
-from mixseg.report.figures.style import DASHES, INK, SOFT, STRUCTURES, plain
+from mixseg.report.figures.style import DASHES, INK, SOFT, plain
 
 MARGIN = 0.35
 """Of the structure's size, kept around it."""
@@ -185,7 +186,7 @@ def _panel(axes: Axes, head: str, strip: Strip, box: tuple[slice, slice]) -> Any
         outline(axes, strip.truth[box], thin=True)
         if _floods(labels, strip):  # its border may lie outside the picture
             tint = np.ma.masked_equal(labels[box], 0).astype(float)
-            paint = ListedColormap([STRUCTURES[0]])
+            paint = ListedColormap([structure_colour(1)])
             axes.imshow(tint * 0 + 1, aspect=strip.aspect, cmap=paint, alpha=0.45, interpolation="nearest")
     outline(axes, labels[box])
     return None
@@ -213,11 +214,10 @@ def _outer_first(labels: Bytes) -> list[int]:
 
 
 def _contour_style(index: int) -> dict[str, Any]:
-    number = index - 1
     return {
-        "colors": STRUCTURES[number % len(STRUCTURES)],
+        "colors": structure_colour(index),
         "linewidths": 1.8,
-        "linestyles": [DASHES[number % len(DASHES)]],
+        "linestyles": [DASHES[(index - 1) % len(DASHES)]],
     }
 
 

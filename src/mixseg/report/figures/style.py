@@ -17,8 +17,6 @@ from mixseg.report.html import Html, figure_png
 INK, SOFT = "#1c2530", "#5b6775"
 # The palette of Okabe and Ito, without its yellow, which is lost on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STRUCTURES = ("#56B4E9", "#FF9447", "#2FD3A0", "#F0A0CE", "#F0E442")
-"""The same hues in the same order, lighter than most tissue: a structure's outline is of the colour of its curve."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 

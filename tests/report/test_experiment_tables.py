@@ -1,6 +1,5 @@
 """The table of an experiment: hand-computed values, the paper's beside them, and gaps that say why."""
 
-import math
 import re
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 from found_runs import cell, row, run_of, write_experiment, write_run
 from mixseg.evaluation.scores import wilcoxon
+from mixseg.evaluation.statistics import holm
 from mixseg.experiments.plan import Cell
 from mixseg.experiments.states import record_failure
 from mixseg.report.experiment.results import read_results
@@ -15,7 +15,7 @@ from mixseg.report.experiment.tables import score_table
 from mixseg.report.experiment.tables_latex import escape, latex
 from mixseg.report.experiment.tables_markdown import markdown
 from mixseg.report.experiment.tables_paper import paper_value
-from mixseg.report.experiment.tables_tests import holm, paired_tests, reference
+from mixseg.report.experiment.tables_tests import paired_tests, reference
 
 SCANS = [f"p{number}" for number in range(8)]
 
@@ -138,14 +138,6 @@ def test_seeds_that_disagree_about_a_scan_are_one_value_of_it(tmp_path):
         write_run(run_of(tmp_path, torn, seed), {"top": dict.fromkeys(SCANS, 0.5 + shift)}, seed=seed)
     (line,) = paired_tests(read_results(folder)).groups[0].lines
     assert line[2:6] == ("8", "+0.00", "1.0000", "1.0000")
-
-
-def test_holm_multiplies_the_smallest_p_most_and_never_lets_a_larger_one_fall_below():
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
-    corrected = holm([0.02, math.nan])
-    assert corrected[0] == 0.02
-    assert math.isnan(corrected[1])
 
 
 def test_the_reference_is_chosen_without_a_look_at_our_scores(tmp_path):

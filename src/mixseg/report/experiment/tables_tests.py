@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mixseg.evaluation.scores import Comparison, difference_text, p_text, short_name, wilcoxon
+from mixseg.evaluation.statistics import holm
 from mixseg.experiments.plan import Plan
 from mixseg.report.experiment.results import Filled, Results
 from mixseg.report.experiment.tables import MEASURES, Group, Table, heading, row_name
@@ -77,14 +78,3 @@ def _said(found: Comparison, corrected: float, factor: float) -> tuple[str, str,
 
 def _name(plan: Plan, filled: Filled, output: str) -> str:
     return f"{row_name(plan, filled.cell.row)}, {short_name(output, filled.runs[0].branches)}"
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """p-values corrected for their number by Holm's step-down method; nan stays and does not count."""
-    order = sorted((number for number, p in enumerate(values) if not math.isnan(p)), key=lambda number: values[number])
-    corrected = [math.nan] * len(values)
-    largest = 0.0
-    for rank, number in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * values[number]))
-        corrected[number] = largest
-    return corrected

@@ -15,8 +15,9 @@ from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.layouts import acdc, h5, la, nnunet, png
 from mixseg.datasets.layouts.base import Dataset, Say, entries, silent
 from mixseg.datasets.layouts.nnunet_json import NAME
+from mixseg.datasets.layouts.table import ScanTable, of_cases
 
-__all__ = ["DATASETS", "Dataset", "check", "contents", "load", "load_images", "recognise"]
+__all__ = ["DATASETS", "Dataset", "check", "contents", "load", "load_images", "read_table", "recognise"]
 
 
 def _is_phantom(root: Path) -> bool:
@@ -64,6 +65,15 @@ def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, s
         flags: What the user says about label ids.
         say: Is told, per folder of label maps, what the ids were found to mean and why.
     """
+    found = read_table(root, name, flags)
+    for sentence in found.meanings:
+        say(sentence)
+    found.check_sure()
+    return found.cases
+
+
+def read_table(root: Path, name: str | None = None, flags: LabelFlags | None = None) -> ScanTable:
+    """What is understood of ``root``: a row a scan, with the reason, and what could not be placed; see ``load``."""
     name = name or recognise(root)
     if name not in DATASETS:
         raise MixsegError(
@@ -74,7 +84,12 @@ def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, s
             folder=root,
         )
     entries(root)  # a folder that is missing or forbidden is a clearer message than what a layout misses in it
-    return DATASETS[name].cases(root, flags or LabelFlags(), say)
+    dataset, flags = DATASETS[name], flags or LabelFlags()
+    if dataset.table is not None:
+        return dataset.table(root, flags)
+    meanings: list[str] = []
+    cases = dataset.cases(root, flags, meanings.append)
+    return of_cases(root, name, cases, meanings)
 
 
 def load_images(root: Path) -> list[Case]:

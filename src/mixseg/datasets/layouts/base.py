@@ -13,6 +13,7 @@ from typing import TypeVar
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Case
 from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.layouts.table import ScanTable
 
 Key = TypeVar("Key")
 
@@ -36,12 +37,14 @@ class Dataset:
         fits: Whether a folder looks like this layout; quick, reads no voxels.
         about: One clause for the command line's help and the docs.
         images: ``root -> list[Case]`` without labels, where ``cases`` may have to ask what those mean.
+        table: ``(root, flags) -> ScanTable``, where there is more to say of a scan than its case.
     """
 
     cases: Callable[[Path, LabelFlags, Say], list[Case]]
     fits: Callable[[Path], bool]
     about: str
     images: Callable[[Path], list[Case]] | None = None
+    table: Callable[[Path, LabelFlags], ScanTable] | None = None
 
 
 def entries(folder: Path) -> list[Path]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import Cell
+from mixseg.experiments.planner import outputs_of
+from mixseg.methods.outputs import teacher_first
 from mixseg.report.experiment.results import NOT_RUN, Spread
-from mixseg.report.experiment.tables import MEASURES, score_cells, teacher_first, value_text
+from mixseg.report.experiment.tables import MEASURES, score_cells, value_text
 from mixseg.report.experiment.tables_paper import METRICS, paper_value
 from results_groups import Group
 
@@ -24,8 +26,8 @@ def printed(dataset: str, column: str, *experiments: str) -> dict[str, dict[str,
     found: dict[str, dict[str, Theirs]] = {}
     for name in experiments:
         for row in EXPERIMENTS[name].rows:
-            cell = Cell(row.label, column, row.outputs)
-            for output in teacher_first(row.outputs):
+            cell = Cell(row.label, column, outputs_of(row))
+            for output in teacher_first(outputs_of(row)):
                 theirs = {metric: paper_value(dataset, name, cell, output, metric) for metric in METRICS}
                 if theirs["dsc"] is not None:
                     found.setdefault(row.label, {})[output] = theirs

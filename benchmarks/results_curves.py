@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from mixseg.core.files import replacing
-from mixseg.evaluation.scores import branch_name
+from mixseg.methods.outputs import output_name
 from mixseg.report.figures.style import INK, line, logarithmic, mark_steps, name_axes, panels
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import title
@@ -38,7 +38,7 @@ def _dsc(axes: Axes, run: RunFiles) -> None:
     looks = [entry for entry in run.log if entry.get("dsc")]
     for number, branch in enumerate(name for name in run.branches if name != "ensemble"):
         values = [100 * sum(look["dsc"][branch].values()) / len(look["dsc"][branch]) for look in looks]
-        axes.plot([look["step"] for look in looks], values, **line(number), label=branch_name(branch, run.branches))
+        axes.plot([look["step"] for look in looks], values, **line(number), label=output_name(branch, run.branches))
     axes.set_ylim(0, 100)
     named = ", ".join((title(run), *changes(settings_of(run.config))))
     name_axes(axes, named, STEP, "validation DSC (%)")
@@ -68,7 +68,7 @@ def _shares(axes: Axes, run: RunFiles) -> None:
         [look["step"] for look in looks],
         [100 * sum(look["watch"]["shares"][1:]) for look in looks],
         **line(0),
-        label=branch_name(run.answer, run.branches),
+        label=output_name(run.answer, run.branches),
     )
     expected = 100 * sum(looks[-1]["watch"]["expected"][1:])
     axes.axhline(expected, color="#999999", linewidth=5, alpha=0.5, label="in the full masks", zorder=1)

@@ -75,9 +75,9 @@ def test_it_speaks_when_things_change_and_not_in_between():
         ({"entropy": 1.0}, 0.3, "decides nothing"),  # three classes: at most 1.0986
         ({"entropy": 1.0}, 0.29, ""),
         ({"entropy": 0.9}, 0.9, ""),
-        ({"weak": 1.2}, 0.3, "contradicts the labels that they have (1.2 nats per labelled voxel; guessing would"),
-        ({"weak": 1.2}, 0.29, ""),
-        ({"weak": 1.0}, 0.9, ""),  # ln 3 = 1.0986
+        ({"partial": 1.2}, 0.3, "contradicts the labels that they have (1.2 nats per labelled voxel; guessing would"),
+        ({"partial": 1.2}, 0.29, ""),
+        ({"partial": 1.0}, 0.9, ""),  # ln 3 = 1.0986
     ],
 )
 def test_other_signs_of_a_student_that_is_lost_are_told(seen, progress, words):
@@ -91,7 +91,7 @@ SIGNS = {
     "next to nothing": {"shares": (1.0, 0.0, 0.0)},
     "contradict each other": {"divergence": 0.6},
     "decides nothing": {"entropy": 1.0},
-    "contradicts the labels": {"weak": 1.2},
+    "contradicts the labels": {"partial": 1.2},
 }
 
 

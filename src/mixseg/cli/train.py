@@ -101,15 +101,16 @@ def train(
 def _print_scores(run: RunFolder) -> None:
     """What the last checkpoint of a finished run reached: its answer, and the teacher if there is one."""
     from mixseg.cli.printing import print_table
-    from mixseg.evaluation.scores import branch_name, table
+    from mixseg.evaluation.scores import table
+    from mixseg.methods.outputs import answer_and_teacher, output_name
 
     entries = [entry for entry in (run.finished or {})["summary"] if entry["checkpoint"] == "last"]
     for entry in entries:
         result({"run": run.path, **entry})
-    branches = [entry["branch"] for entry in entries]  # the answer comes first, and a teacher is called top
-    shown = [entry for entry in entries if entry["branch"] in (branches[0], "top")]
-    if shown:
-        head, *rows = table([{**entry, "branch": branch_name(entry["branch"], branches)} for entry in shown])
+    outputs = [entry["branch"] for entry in entries]
+    if entries:
+        shown = [entry for entry in entries if entry["branch"] in answer_and_teacher(outputs)]
+        head, *rows = table([{**entry, "branch": output_name(entry["branch"], outputs)} for entry in shown])
         say("\nScores on the training grid:")
         print_table(rows, head)
         say("")

@@ -31,7 +31,7 @@ class Row(Scores):
     Attributes:
         case: Id of the scan.
         label: Name of the class.
-        branch: Output of the method ("bottom", "top", ...), or "".
+        branch: Output of the method (``methods/outputs``), or "".
         checkpoint: "last" or "best", or "".
         part: "val" or "test", or "".
         counts: Voxels, where they were counted; not part of metrics.csv.
@@ -188,23 +188,6 @@ def table(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
         place = (entry[name] for name in (*places, "class", "cases", "left_out"))
         lines.append((*(str(value) for value in place), *scores))
     return lines
-
-
-def branch_name(branch: str, branches: Sequence[str]) -> str:
-    """An output by its role; one branch alone is no teacher."""
-    two = {"top", "bottom"} <= set(branches)
-    names = {
-        "bottom": "student (bottom)",
-        "top": "teacher (top)" if two else "network (top)",
-        "ensemble": "both (ensemble)",
-        "": "prediction",
-    }
-    return names.get(branch, branch)
-
-
-def short_name(branch: str, branches: Sequence[str]) -> str:
-    """The same where room is short."""
-    return branch_name(branch, branches).split(" (")[0]
 
 
 def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:

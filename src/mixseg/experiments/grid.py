@@ -39,7 +39,7 @@ class Row:
     Attributes:
         label: What it is called; where the paper has it, the key in paper_values.json.
         recipe: How it is trained.
-        outputs: The outputs that are reported, the method's answer first.
+        shown: How many of the method's outputs are reported, its answer first.
         column: Of a table whose columns are no settings (such as glmi-weights), which column; else "".
         series: The curve that a point belongs to, where there are several.
         x: Where the point lies on its axis.
@@ -47,7 +47,7 @@ class Row:
 
     label: str
     recipe: Recipe
-    outputs: tuple[str, ...]
+    shown: int = 1
     column: str = ""
     series: str = ""
     x: float | None = None

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from mixseg.experiments.grid import Experiment, Recipe, Row
 
-ONE = ("top",)
-TWO = ("bottom", "top")
-BOTH = ("bottom", "top", "ensemble")
-STUDENT = ("bottom",)
+ANSWER, WITH_TEACHER, ALL = 1, 2, 3
+"""How many outputs of a method the paper reports: its answer; its teacher, too; and the mean of both."""
 
 LOWER_BOUND, SINGLE, KL, KL_ENT = Recipe("lower-bound"), Recipe("single"), Recipe("kl"), Recipe("kl-ent")
 
@@ -31,11 +29,9 @@ def _proposals(recipe: Recipe, rounds: int = 1) -> Recipe:
     return recipe
 
 
-def _weights(method: str, term: str, values: Iterable[str], outputs: tuple[str, ...]) -> tuple[Row, ...]:
+def _weights(method: str, term: str, values: Iterable[str]) -> tuple[Row, ...]:
     """One weight of a loss over ``values``."""
-    return tuple(
-        Row(value, Recipe(method, {"weights": {term: float(value)}}), outputs, x=float(value)) for value in values
-    )
+    return tuple(Row(value, Recipe(method, {"weights": {term: float(value)}}), x=float(value)) for value in values)
 
 
 def _weighing(
@@ -43,7 +39,6 @@ def _weighing(
     term: str,
     called: str,
     values: Sequence[str],
-    outputs: tuple[str, ...],
     *,
     sets: tuple[int, ...] = Experiment.sets,
 ) -> Experiment:
@@ -52,7 +47,7 @@ def _weighing(
         f"{method}-{term}-weight",
         f"Weight of {called} in {method}",
         f"{values[0]} to {values[-1]}",
-        _weights(method, term, values, outputs),
+        _weights(method, term, values),
         varies="weight",
         sets=sets,
         axis=f"weight of {called}",
@@ -63,8 +58,7 @@ def _two_weights(method: str, rows: tuple[str, tuple[str, ...]], columns: tuple[
     """Two weights of a loss, each over its values."""
     (first, firsts), (second, seconds) = rows, columns
     return [
-        Row(one, Recipe(method, {"weights": {first: float(one), second: float(other)}}), outputs, column=other)
-        for outputs in [ONE if method == "glmi" else ("teachers",)]
+        Row(one, Recipe(method, {"weights": {first: float(one), second: float(other)}}), column=other)
         for one in firsts
         for other in seconds
     ]
@@ -78,14 +72,14 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Mixed supervision: every method at every setting",
             "lower bound, single, decoupled, kl, kl-ent and upper bounds; teacher, student and both",
             (
-                Row("lower-bound", LOWER_BOUND, ONE),
-                Row("single", SINGLE, ONE),
-                Row("single-ent", Recipe("single-ent"), ONE),
-                Row("decoupled", Recipe("decoupled"), TWO),
-                Row("kl", KL, TWO),
-                Row("kl-ent", KL_ENT, BOTH),
-                Row("upper-bound-set", Recipe("upper-bound-set"), ONE),
-                Row("upper-bound", Recipe("upper-bound"), ONE),
+                Row("lower-bound", LOWER_BOUND),
+                Row("single", SINGLE),
+                Row("single-ent", Recipe("single-ent")),
+                Row("decoupled", Recipe("decoupled"), WITH_TEACHER),
+                Row("kl", KL, WITH_TEACHER),
+                Row("kl-ent", KL_ENT, ALL),
+                Row("upper-bound-set", Recipe("upper-bound-set")),
+                Row("upper-bound", Recipe("upper-bound")),
             ),
         ),
         Experiment(
@@ -93,10 +87,10 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Training on proposals",
             "a fresh network on masks that lower-bound or kl propose, against kl-ent and against the min-entropy",
             (
-                Row("proposals-lower-bound", _proposals(LOWER_BOUND), ONE),
-                Row("proposals-kl", _proposals(KL), ONE),
-                Row("min-entropy", Recipe("kl-ent", {"confidence": "min-entropy"}), STUDENT),
-                Row("kl-ent", KL_ENT, STUDENT),
+                Row("proposals-lower-bound", _proposals(LOWER_BOUND)),
+                Row("proposals-kl", _proposals(KL)),
+                Row("min-entropy", Recipe("kl-ent", {"confidence": "min-entropy"})),
+                Row("kl-ent", KL_ENT),
             ),
         ),
         Experiment(
@@ -107,7 +101,6 @@ EXPERIMENTS: dict[str, Experiment] = {
                 Row(
                     f"{start.method}, round {number}",
                     _proposals(start, number),
-                    STUDENT if start is KL and not number else ONE,
                     series=start.method,
                     x=number,
                 )
@@ -123,33 +116,33 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Against semi-supervised methods",
             "ua-mt, glmi and ssco, to which the partial labels are hidden, against kl-ent",
             (
-                Row("lower-bound", LOWER_BOUND, ONE),
-                Row("ua-mt", Recipe("ua-mt"), ("student",)),
-                Row("glmi", Recipe("glmi"), ONE),
-                Row("ssco", Recipe("ssco"), ("teachers",)),
-                Row("kl-ent", KL_ENT, STUDENT),
+                Row("lower-bound", LOWER_BOUND),
+                Row("ua-mt", Recipe("ua-mt")),
+                Row("glmi", Recipe("glmi")),
+                Row("ssco", Recipe("ssco")),
+                Row("kl-ent", KL_ENT),
             ),
         ),
-        _weighing("kl-ent", "distill", "the distillation term", DISTILL, STUDENT),
-        _weighing("kl-ent", "weak", "the partial cross-entropy", WEAK, STUDENT),
+        _weighing("kl-ent", "distill", "the distillation term", DISTILL),
+        _weighing("kl-ent", "weak", "the partial cross-entropy", WEAK),
         Experiment(
             "divergence",
             "Divergence of the distillation term in kl-ent",
             "Kullback-Leibler both ways, Bhattacharyya, alpha 2, 3 and 5",
             tuple(
-                Row(name, Recipe("kl-ent", {"divergence": name}), STUDENT)
+                Row(name, Recipe("kl-ent", {"divergence": name}))
                 for name in ("kl", "reverse-kl", "bhattacharyya", "alpha-2", "alpha-3", "alpha-5")
             ),
             varies="divergence",
             sets=(3,),
         ),
-        _weighing("single", "weak", "the partial cross-entropy", WEAK, ONE),
-        _weighing("kl", "distill", "the distillation term", DISTILL, STUDENT),
+        _weighing("single", "weak", "the partial cross-entropy", WEAK),
+        _weighing("kl", "distill", "the distillation term", DISTILL),
         Experiment(
             "single-entropy-weight",
             "Weight of the entropy in single",
             "0 to 10",
-            (Row("0.0", SINGLE, ONE, x=0.0), *_weights("single-ent", "entropy", ("0.1", "1", "10"), ONE)),
+            (Row("0.0", SINGLE, x=0.0), *_weights("single-ent", "entropy", ("0.1", "1", "10"))),
             varies="weight",
             sets=(3, 5),
             axis="weight of the entropy",
@@ -158,12 +151,12 @@ EXPERIMENTS: dict[str, Experiment] = {
             "partial-ratio",
             "How many partly labelled scans",
             "0 to 10 times as many partly as fully labelled scans, for kl-ent",
-            tuple(Row(str(ratio), Recipe("kl-ent", {"ratio": ratio}), STUDENT, x=ratio) for ratio in RATIOS),
+            tuple(Row(str(ratio), Recipe("kl-ent", {"ratio": ratio}), x=ratio) for ratio in RATIOS),
             varies="ratio",
             sets=(3,),
             axis="partly labelled scans for each fully labelled one",
         ),
-        _weighing("ua-mt", "consistency", "the consistency", ("0.01", "0.1", "1", "5", "10"), ("student",), sets=(3,)),
+        _weighing("ua-mt", "consistency", "the consistency", ("0.01", "0.1", "1", "5", "10"), sets=(3,)),
         Experiment(
             "glmi-weights",
             "Weights of the global and the local information in glmi",
@@ -196,7 +189,6 @@ EXPERIMENTS: dict[str, Experiment] = {
                 Row(
                     f"{generator}, {ratio} times",
                     Recipe("kl-ent", {"partial": generator, "ratio": ratio}),
-                    STUDENT,
                     series=generator,
                 )
                 for generator in GENERATORS
@@ -212,8 +204,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Batch statistics",
             "kinds of scans passed separately or jointly, and normalisations without batch statistics",
             tuple(
-                Row(f"{recipe.method}, {label}", Recipe(recipe.method, changes), outputs, series=recipe.method)
-                for recipe, outputs in ((SINGLE, ONE), (KL, TWO), (KL_ENT, TWO))
+                Row(f"{recipe.method}, {label}", Recipe(recipe.method, changes), shown, series=recipe.method)
+                for recipe, shown in ((SINGLE, ANSWER), (KL, WITH_TEACHER), (KL_ENT, WITH_TEACHER))
                 for label, changes in (
                     ("batch, separate", {"passes": "separate"}),
                     ("batch, joint", {"passes": "joint"}),

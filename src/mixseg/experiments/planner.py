@@ -73,7 +73,7 @@ def make_plan(
         made |= {run.name: run for chain in chains.values() for run in chain}
         names = {seed: chain[-1].name for seed, chain in chains.items()}
         column = row.column or setting(row.recipe.method, n)
-        cells.append(Cell(row.label, column, row.outputs, names, row.series, row.x, missing))
+        cells.append(Cell(row.label, column, outputs_of(row), names, row.series, row.x, missing))
     if cells and not made:
         raise MixsegError(
             f"{NOT_ENOUGH}: there are {len(split.train)} train patients, and every setting of {experiment.name} takes "
@@ -103,6 +103,11 @@ def make_plan(
         as_printed=_as_printed(request, scans),
         labels={key: value for key, value in asdict(flags or LabelFlags()).items() if value not in (None, False)},
     )
+
+
+def outputs_of(row: Row) -> tuple[str, ...]:
+    """The outputs that a row reports, the method's answer first."""
+    return METHODS[row.recipe.method].outputs[: row.shown]
 
 
 def _as_printed(request: Request, scans: Scans) -> bool:

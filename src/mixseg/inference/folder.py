@@ -22,7 +22,6 @@ from mixseg.data.scan import Native, Scan
 from mixseg.datasets import formats
 from mixseg.datasets.layouts.images import find_images
 from mixseg.evaluation.pairing import is_beside
-from mixseg.evaluation.scores import branch_name
 from mixseg.inference.predictor import Predictor
 from mixseg.inference.sidecar import (
     Origin,
@@ -35,6 +34,7 @@ from mixseg.inference.sidecar import (
     volumes_ml,
 )
 from mixseg.inference.sliding_window import OnProgress
+from mixseg.methods.outputs import MEAN_OF_BOTH, output_name
 from mixseg.runs.config import Config
 from mixseg.runs.folder import RunFolder
 
@@ -194,8 +194,8 @@ def covered(config: Config, *, window: Literal["gaussian", "uniform"] | None, ov
 
 def _who(predictor: Predictor) -> str:
     """Which output of which weights users get."""
-    mean_of = "mean of " if predictor.answer == "ensemble" else ""
-    return f"The {mean_of}{branch_name(predictor.answer, predictor.method.outputs)} of the {predictor.origin}"
+    mean_of = "mean of " if predictor.answer == MEAN_OF_BOTH else ""
+    return f"The {mean_of}{output_name(predictor.answer, predictor.method.outputs)} of the {predictor.origin}"
 
 
 def _unfinished(run: RunFolder) -> list[str]:

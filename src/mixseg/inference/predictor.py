@@ -24,10 +24,10 @@ from mixseg.data.prepare.build import digest, lay_out, to_grid
 from mixseg.data.prepare.store import PreparedCase
 from mixseg.data.resample import probabilities_to_source, to_source
 from mixseg.data.scan import Native, Scan
-from mixseg.evaluation.scores import short_name
 from mixseg.inference.sidecar import NOWHERE, Origin
 from mixseg.inference.sliding_window import Forward, Grey, OnProgress, Windows, predict_slabs, predict_slices
 from mixseg.methods import Method
+from mixseg.methods.outputs import short_name
 from mixseg.runs.build import evaluating, load, speed_up
 from mixseg.runs.checkpoint import weights_hash
 from mixseg.runs.config import Config, to_dict

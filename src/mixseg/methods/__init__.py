@@ -1,4 +1,7 @@
-"""Batch -> named loss terms; image -> named probabilities: one file a method."""
+"""Batch -> named loss terms; image -> named probabilities: one file a method.
+
+To add a method of your own, write one file and one row, here or in a package of yours: docs/how-to/add-a-method.md.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from mixseg.core.errors import MixsegError
+from mixseg.core.registry import Registry
 from mixseg.methods.base import (
     AblationOptions,
     BuildNetwork,
@@ -19,6 +23,7 @@ from mixseg.methods.base import (
 from mixseg.methods.dual_branch import DualBranch
 from mixseg.methods.glmi import GLMI
 from mixseg.methods.mutual import Mutual
+from mixseg.methods.outputs import MEAN_OF_BOTH, STUDENT, TEACHER
 from mixseg.methods.ssco import SSCO
 from mixseg.methods.ua_mt import UAMT
 
@@ -49,7 +54,9 @@ UNLABELED = {2: (4, 0, 4), 3: (4, 0, 4)}
 ONE = {2: 25, 3: 16}
 TWO = {2: 28, 3: 19}
 
-METHODS: dict[str, MethodRow] = {
+BOTH = (STUDENT, TEACHER, MEAN_OF_BOTH)
+
+ROWS: dict[str, MethodRow] = {
     "lower-bound": MethodRow(
         one_branch, "one network on the full masks alone: what you have without mixseg", "full", {"full": 1.0}, FEW, ONE
     ),
@@ -76,6 +83,7 @@ METHODS: dict[str, MethodRow] = {
         {"full": 1.0, "weak": 1e-3},
         MIXED,
         TWO,
+        BOTH,
     ),
     "kl": MethodRow(
         two_branches,
@@ -84,6 +92,7 @@ METHODS: dict[str, MethodRow] = {
         {"full": 1.0, "weak": 1e-3, "distill": 50.0},
         MIXED,
         TWO,
+        BOTH,
     ),
     "kl-ent": MethodRow(
         two_branches,
@@ -92,6 +101,7 @@ METHODS: dict[str, MethodRow] = {
         {"full": 1.0, "weak": 1e-3, "distill": 50.0, "entropy": 1.0},
         MIXED,
         TWO,
+        BOTH,
     ),
     "mutual": MethodRow(
         Mutual,
@@ -100,6 +110,7 @@ METHODS: dict[str, MethodRow] = {
         {"full": 1.0, "weak": 0.1, "cutmix": 1.0},
         MIXED,
         {2: 36, 3: 25},
+        (MEAN_OF_BOTH, STUDENT, TEACHER),
     ),
     "upper-bound-set": MethodRow(
         one_branch, "one network on full masks of all scans of the set", "all-full", {"full": 1.0}, MANY, ONE
@@ -120,6 +131,7 @@ METHODS: dict[str, MethodRow] = {
         {"full": 0.5, "dice": 0.5, "consistency": 0.1},
         UNLABELED,
         {2: 30, 3: 21},
+        ("student",),
     ),
     "glmi": MethodRow(
         GLMI,
@@ -136,6 +148,7 @@ METHODS: dict[str, MethodRow] = {
         {"full": 1.0, "self-paced": 0.5, "consistency": 4.0},
         UNLABELED,
         {2: 47, 3: 30},
+        ("teachers",),
     ),
     "proposals": MethodRow(
         one_branch,
@@ -146,6 +159,9 @@ METHODS: dict[str, MethodRow] = {
         ONE,
     ),
 }
+
+METHODS = Registry(ROWS, group="mixseg.methods", kind=MethodRow)
+"""The rows above, and those of other packages."""
 
 
 def terms_of(name: str) -> tuple[str, ...]:

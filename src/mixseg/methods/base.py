@@ -106,9 +106,35 @@ BuildNetwork = Callable[[int], Network]
 """Makes a freshly initialised network with so many branches."""
 
 
+Role = Literal["masks", "partial labels", "distillation", "proposals", "confidence", "consistency"]
+"""What a term of a loss learns from. The last two make a network sure or consistent of whatever it says: they alone
+can run away from the labels."""
+
+ROLES: dict[str, Role] = {
+    "full": "masks",
+    "dice": "masks",
+    "weak": "partial labels",
+    "distill": "distillation",
+    "cutmix": "proposals",
+    "entropy": "confidence",
+}
+"""Of the terms that several methods have; any other term is a consistency, unless its method's row says otherwise."""
+
+NEEDS_FULL: tuple[Role, ...] = ("masks", "distillation")
+"""The terms of these roles learn on fully annotated scans."""
+
+LOOSE: tuple[Role, ...] = ("confidence", "consistency")
+"""The terms of these roles hold a model neither to labels nor to a teacher."""
+
+
+def usual_role(term: str) -> Role:
+    """What a term of this name learns from, in any method that says nothing else."""
+    return ROLES.get(term, "consistency")
+
+
 @dataclass(frozen=True)
 class MethodRow:
-    """One row of METHODS: how a method is made and what it is given.
+    """One row of METHODS: how a method is made, and what others need to know of it.
 
     Attributes:
         make: ``(build, weights, options) -> Method``.
@@ -117,7 +143,10 @@ class MethodRow:
         weights: The terms of its loss with the weights of the paper.
         batch: Images per step ``(full, partial, unlabeled)`` by number of spatial axes.
         held: Numbers that a step holds at most, per voxel of an image and channel of the finest level, by number of
-            spatial axes: what the backward pass needs, and the passes of teachers beside it. Counted by a test.
+            spatial axes: what the backward pass needs, and the passes of teachers beside it. A test counts them; where
+            it is None they are counted when a run is planned (``methods.memory``).
+        outputs: What ``predict`` returns, the method's answer first.
+        roles: Of its terms, where they differ from ``ROLES``.
         ignores_set: Whether it takes every train patient, whatever Set-N is asked for.
     """
 
@@ -126,8 +155,18 @@ class MethodRow:
     sees: Sees
     weights: Mapping[str, float]
     batch: Mapping[int, tuple[int, int, int]]
-    held: Mapping[int, int]
+    held: Mapping[int, int] | None = None
+    outputs: tuple[str, ...] = ("top",)
+    roles: Mapping[str, Role] = field(default_factory=dict)
     ignores_set: bool = False
+
+    def role(self, term: str) -> Role:
+        """What a term of its loss learns from."""
+        return self.roles.get(term) or usual_role(term)
+
+    def terms(self, *roles: Role) -> tuple[str, ...]:
+        """The terms of its loss, and those that can be added to any, of these roles."""
+        return tuple(term for term in dict.fromkeys((*self.weights, *ROLES)) if self.role(term) in roles)
 
 
 @overload

@@ -10,8 +10,9 @@ import numpy as np
 
 from mixseg.core.errors import enumerated
 from mixseg.core.files import replacing
-from mixseg.evaluation.scores import difference_text, p_text, short_name, wilcoxon
+from mixseg.evaluation.scores import difference_text, p_text, wilcoxon
 from mixseg.inference.report_slices import Example
+from mixseg.methods.outputs import short_name, student_and_teacher
 from mixseg.report.contenders import Contender, common_part, folder_names, gather, score_lines, verdict
 from mixseg.report.figures import curves
 from mixseg.report.figures.pictures import Strip, gallery
@@ -72,7 +73,9 @@ def _doubts(contenders: Sequence[Contender], part: str) -> list[Html]:
 def _tests(contenders: Sequence[Contender], part: str) -> Html:
     """Each method's answer against the others', and against its own teacher."""
     pairs = [((a, a.answer), (b, b.answer)) for b, a in combinations(contenders, 2)]
-    pairs += [((each, "bottom"), (each, "top")) for each in contenders if {"bottom", "top"} <= set(each.branches)]
+    for each in contenders:
+        if two := student_and_teacher(each.branches):
+            pairs.append(((each, two[0]), (each, two[1])))
     lines = []
     for (first, branch), (second, other) in pairs:
         found = wilcoxon(first.rows(part, branch), second.rows(part, other))

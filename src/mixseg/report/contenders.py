@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError
-from mixseg.evaluation.scores import MEAN, Row, branch_name, mean_sd, summarise
+from mixseg.evaluation.scores import MEAN, Row, mean_sd, summarise
+from mixseg.methods.outputs import output_name
 from mixseg.report.run_files import RunFiles, part_of_all
 from mixseg.report.tables import known_columns
 from mixseg.report.wording import count, part_name
@@ -109,7 +110,7 @@ def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, .
     columns = known_columns([entry for _, entry in found])
     lines: list[tuple[str, ...]] = [("method", "output", "seeds", "class", "scans", *columns)]
     for contender, entry in found:
-        output, seeds = branch_name(entry["branch"], contender.branches), len(contender.runs)
+        output, seeds = output_name(entry["branch"], contender.branches), len(contender.runs)
         scans = {row.case for row in contender.rows(part, entry["branch"])}
         what = ("mean" if entry["class"] == MEAN else entry["class"], str(len(scans)))
         scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())

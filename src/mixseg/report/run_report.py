@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from mixseg.core.files import replacing
-from mixseg.evaluation.scores import short_name, summarise
+from mixseg.evaluation.scores import summarise
 from mixseg.inference.report_slices import Example
+from mixseg.methods.outputs import branches, short_name
 from mixseg.report import tables
 from mixseg.report.figures import curves
 from mixseg.report.figures.montages import montages
@@ -132,7 +133,7 @@ def _examples(run: RunFiles, rank: str) -> Html:
 
 def _strip(run: RunFiles, example: Example) -> Strip:
     """Teacher before student, their mean left out: it lies between them."""
-    order = sorted((name for name in example.labels if name != "ensemble"), key=lambda name: name == run.answer)
+    order = sorted(branches(example.labels), key=lambda name: name == run.answer)
     scored = {
         name: dsc_by_case(run.chosen(part=example.part, branch=name)).get(example.case) for name in example.labels
     }

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mixseg.evaluation.scores import MEAN, branch_name, mean_sd
+from mixseg.evaluation.scores import MEAN, mean_sd
+from mixseg.methods.outputs import output_name
 from mixseg.report.html import Html, table
 from mixseg.report.run_files import RunFiles
 from mixseg.report.wording import count
@@ -52,7 +53,7 @@ def overview(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
     lines = (
         (
             checkpoint,
-            branch_name(branch, branches),
+            output_name(branch, branches),
             of[MEAN]["cases"],
             *(mean_sd(of[name]["dsc"], 100.0) for name in shown),
             *(mean_sd(of[MEAN][metric], factor) for metric, factor in columns.values()),
@@ -68,7 +69,7 @@ def by_class(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
     lines = (
         (
             entry["checkpoint"],
-            branch_name(entry["branch"], branches),
+            output_name(entry["branch"], branches),
             entry["class"],
             entry["cases"],
             entry["left_out"],
@@ -145,7 +146,7 @@ def _checkpoints(run: RunFiles) -> str:
     if run.best is None:
         return f"{last} {none}"
     return (
-        f"{last} best: the highest mean DSC of the {branch_name(run.answer, run.branches)} on the validation scans, "
+        f"{last} best: the highest mean DSC of the {output_name(run.answer, run.branches)} on the validation scans, "
         f"looked at every {count(run.config.training.validation_interval, 'step')}: step {run.best.step}, "
         f"{100 * run.best.score:.2f} %. "
         "Its validation scores are a little too good, because it was chosen on them."

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mixseg.core.progress import duration
-from mixseg.evaluation.scores import MEAN, branch_name, summarise
+from mixseg.evaluation.scores import MEAN, summarise
+from mixseg.methods.outputs import STUDENT, TEACHER, output_name
 from mixseg.report.run_files import RunFiles
 
 PARTS = {"val": "validation", "test": "test"}
@@ -47,10 +48,10 @@ def verdict(run: RunFiles) -> str:
         return "No scan with a full mask has been scored yet."
     classes = len(run.classes) - 1
     mean = 100 * found["dsc"]["mean"]
-    name = branch_name(run.answer, run.branches)
+    name = output_name(run.answer, run.branches)
     over = f" (mean of {classes} classes)" if classes > 1 else ""
     sentence = f"The {name} reaches {mean:.1f} % DSC{over} on {count(found['cases'], f'{part_name(part)} scan')}"
-    teacher = mean_entry(run, part=part, branch="top") if run.answer == "bottom" else None
+    teacher = mean_entry(run, part=part, branch=TEACHER) if run.answer == STUDENT else None
     if teacher is None or teacher["dsc"]["mean"] is None:
         return sentence + "."
     return f"{sentence}, {_against(mean - 100 * teacher['dsc']['mean'])} its teacher."

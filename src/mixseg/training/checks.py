@@ -18,6 +18,7 @@ from mixseg.core.types import IGNORE, Kind
 from mixseg.data.batches import check_share
 from mixseg.data.supervision import Data
 from mixseg.methods import METHODS, Method
+from mixseg.methods.base import NEEDS_FULL, Role
 from mixseg.networks import Network
 from mixseg.runs.build import build
 from mixseg.runs.config import Config, check_keys_apply, from_dict, make_config, to_dict
@@ -135,13 +136,14 @@ def remarks(config: Config, data: Data) -> list[str]:
 
 def terms_off(config: Config, data: Data) -> str:
     """A sentence about the terms of the loss that this data gives nothing to, or ""."""
-    weights = config.method.all_weights
-    fed_by_full = {"full", "dice", "distill"} | ({"entropy"} if config.ablation.entropy_on == "all" else set())
-    off = [name for name, weight in weights.items() if weight and name not in fed_by_full]
+    role = METHODS[config.method.name].role
+    fed: set[Role] = {*NEEDS_FULL, *(("confidence",) if config.ablation.entropy_on == "all" else ())}
     if any(scan.partial is not None for scans in data.train.values() for scan in scans):
-        off = [name for name in off if name != "weak"]
+        fed.add("partial labels")
+    off = [name for name, weight in config.method.all_weights.items() if weight and role(name) not in fed]
     if any(data.train.get(kind) for kind in ("partial", "unlabeled")):
-        return "No scan has partial labels: the term weak is off." if "weak" in off else ""
+        off = [name for name in off if role(name) == "partial labels"]
+        return f"No scan has partial labels: the term {', '.join(off)} is off." if off else ""
     return f"No scan is partly labelled or unlabeled: what needs one is off ({', '.join(off)})." if off else ""
 
 

@@ -6,7 +6,7 @@ Confidence has trivial solutions, all foreground or none: ``Guard`` notices a st
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,11 +18,12 @@ from mixseg.core.errors import enumerated
 from mixseg.core.types import IGNORE
 from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
-from mixseg.evaluation.scores import short_name
 from mixseg.inference.predictor import argmax
 from mixseg.inference.sliding_window import Forward, Grey, Windows, predict_slabs, predict_slices
-from mixseg.methods import Method
+from mixseg.methods import METHODS, Method
+from mixseg.methods.base import LOOSE, Role, usual_role
 from mixseg.methods.losses import DIVERGENCES
+from mixseg.methods.outputs import TEACHER, short_name
 from mixseg.runs.config import Config
 
 TOO_MUCH = 3.0, 0.03
@@ -35,8 +36,6 @@ CONTRADICTION = 0.5
 """Teacher and student contradict each other when their divergence exceeds so many nats per voxel; 0.01 is usual."""
 UNDECIDED = 0.9
 """The student decides nothing when its entropy exceeds so much of the largest possible."""
-ANCHORED = frozenset({"full", "dice", "weak", "distill", "cutmix"})
-"""Terms that hold a model to labels or to a teacher. The others make it sure or consistent, of whatever it says."""
 
 
 @dataclass
@@ -48,12 +47,14 @@ class Guard:
         expected: Share of the voxels of each class in the full masks that the run sees.
         weights: Of the terms that the run's method has: what is advised is what they allow.
         joint: Whether all kinds of scan pass the network in one batch.
+        role: What each of the terms learns from.
     """
 
     classes: Sequence[str]
     expected: Sequence[float]
     weights: Mapping[str, float]
     joint: bool = False
+    role: Callable[[str], Role] = usual_role
     collapsed: bool = False
 
     def judge(
@@ -63,7 +64,7 @@ class Guard:
         *,
         entropy: float = 0.0,
         divergence: float = 0.0,
-        weak: float = 0.0,
+        partial: float = 0.0,
     ) -> str:
         """A sentence when the model starts to run away, one when it is back, and "" in between.
 
@@ -72,12 +73,12 @@ class Guard:
             progress: From 0 to 1 through training.
             entropy: Mean of the answer there, in nats.
             divergence: Mean of the answer from the teacher there, in nats.
-            weak: Mean cross-entropy of the partial labels that were trained on, in nats.
+            partial: Mean cross-entropy of the partial labels that were trained on, in nats.
         """
         found = (
             self._shares(shares, progress)
             or self._branches(entropy, divergence, progress)
-            or self._labels(weak, progress)
+            or self._labels(partial, progress)
         )
         before, self.collapsed = self.collapsed, bool(found)
         if self.collapsed and not before:
@@ -89,10 +90,10 @@ class Guard:
     def _shares(self, shares: Sequence[float], progress: float) -> str:
         for name, share, expected in list(zip(self.classes, shares, self.expected, strict=True))[1:]:
             if progress >= GRACE[0] and share > TOO_MUCH[0] * expected + TOO_MUCH[1]:
-                choices = ("train longer", self._raise("distill"), self._lower(), self._ramp())
+                choices = ("train longer", self._raise("distillation"), self._lower(), self._ramp())
                 how, remedy = "far too much", _either(*choices, last=" or ")
             elif progress >= GRACE[1] and share < TOO_LITTLE * expected:
-                how, remedy = "next to nothing", _either("train longer", self._raise("weak"), self._lower())
+                how, remedy = "next to nothing", _either("train longer", self._raise("partial labels"), self._lower())
             else:
                 continue
             apart = ", and set passes=separate" if self.joint else ""
@@ -104,35 +105,44 @@ class Guard:
 
     def _branches(self, entropy: float, divergence: float, progress: float) -> str:
         if progress >= GRACE[0] and divergence > CONTRADICTION:
-            remedy = _either(self._raise("distill"), self._lower()) or "Train longer"
+            remedy = _either(self._raise("distillation"), self._lower()) or "Train longer"
             return f"student and teacher contradict each other ({divergence:.2g} nats apart per voxel). {remedy}."
         if progress >= GRACE[1] and entropy > UNDECIDED * math.log(len(self.classes)):
-            sure = "raise weights.entropy or the lr" if "entropy" in self.weights else "raise the lr"
-            remedy = _either(sure, "train longer")
+            sure = self._raise("confidence")
+            remedy = _either(f"{sure} or the lr" if sure else "raise the lr", "train longer")
             return f"the model decides nothing (an entropy of {entropy:.2g} nats per voxel). {remedy}."
         return ""
 
-    def _labels(self, weak: float, progress: float) -> str:
+    def _labels(self, partial: float, progress: float) -> str:
         """A class may have died out on some of the scans alone: their labels know it, the shares do not."""
         guessing = math.log(len(self.classes))
-        if progress >= GRACE[1] and weak > guessing:
+        if progress >= GRACE[1] and partial > guessing:
             calm = " or ".join(filter(None, (self._lower(), self._ramp())))
             return (
-                f"the model contradicts the labels that they have ({weak:.2g} nats per labelled voxel; guessing would "
-                f"have {guessing:.2g}). {_either(self._raise('weak'), calm)}."
+                f"the model contradicts the labels that they have ({partial:.2g} nats per labelled voxel; guessing "
+                f"would have {guessing:.2g}). {_either(self._raise('partial labels'), calm)}."
             )
         return ""
 
-    def _raise(self, term: str) -> str:
-        return f"raise weights.{term}" if term in self.weights else ""
+    def _of(self, *roles: Role, on: bool = False) -> list[str]:
+        """The keys of the terms that the method has of these roles; with ``on`` those alone that are not off."""
+        return [
+            f"weights.{term}"
+            for term, weight in self.weights.items()
+            if self.role(term) in roles and (weight > 0 or not on)
+        ]
+
+    def _raise(self, role: Role) -> str:
+        found = self._of(role)
+        return f"raise {enumerated(found, ' or ')}" if found else ""
 
     def _lower(self) -> str:
         """What the method has that can run away, and is not off already."""
-        loose = [f"weights.{term}" for term, weight in self.weights.items() if weight > 0 and term not in ANCHORED]
+        loose = self._of(*LOOSE, on=True)
         return f"lower {enumerated(loose, ' or ')}" if loose else ""
 
     def _ramp(self) -> str:
-        return "use ramp=0.3" if self.weights.get("entropy", 0.0) > 0 else ""
+        return "use ramp=0.3" if self._of("confidence", on=True) else ""
 
 
 def _either(*choices: str, last: str = ", or ") -> str:
@@ -225,9 +235,11 @@ class Validation:
             torch.stack([_cropped_voxels(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
         )
         self.watched = ScansOnDevice(_few(watched, config.data.dims), config, device)
+        row, weights = METHODS[config.method.name], config.method.all_weights
+        self.on_partial = row.terms("partial labels")
         # The methods that learn from partial labels are those that can pass their rows jointly.
-        joint = config.ablation.passes == "joint" and "weak" in config.method.all_weights
-        self.guard = Guard(classes, _shares(seen, len(classes)), config.method.all_weights, joint)
+        joint = config.ablation.passes == "joint" and any(term in weights for term in self.on_partial)
+        self.guard = Guard(classes, _shares(seen, len(classes)), weights, joint, row.role)
 
     def __call__(
         self, method: Method, progress: float, before: Mapping[str, Any], terms: Mapping[str, float]
@@ -249,7 +261,8 @@ class Validation:
             # From the log, so that a run which was killed says what one which was not would have said.
             self.guard.collapsed = bool(before.get("collapsed"))
             apart = {key: watch[key] for key in ("entropy", "divergence")}
-            entry["warning"] = self.guard.judge(watch["shares"], progress, **apart, weak=terms.get("weak", 0.0))
+            partial = max((terms.get(term, 0.0) for term in self.on_partial), default=0.0)
+            entry["warning"] = self.guard.judge(watch["shares"], progress, **apart, partial=partial)
             entry["collapsed"] = self.guard.collapsed
         steps = range(before.get("step", 0), round(progress * self.steps))
         share = self.feed.labelled_share(steps) if self.feed else None
@@ -286,7 +299,7 @@ class Validation:
             guess = argmax(answer, dim=1)
             shares = [(guess == index).float().mean() for index in range(len(self.classes))]
             unsure = torch.special.entr(answer).sum(dim=1).mean()
-            apart = DIVERGENCES["kl"](answer, found.get("top", answer)).mean()
+            apart = DIVERGENCES["kl"](answer, found.get(TEACHER, answer)).mean()
             seen.append(torch.stack([*shares, unsure, apart]) * guess.numel())
         *shares, entropy, divergence = (torch.stack(seen).sum(dim=0) / self.watched.voxels).tolist()
         return {

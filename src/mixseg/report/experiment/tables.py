@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mixseg.evaluation.scores import short_name
 from mixseg.experiments.plan import Plan
+from mixseg.methods.outputs import short_name, teacher_first
 from mixseg.report.experiment.results import Filled, Results, Spread
 from mixseg.report.experiment.tables_paper import beside
 from mixseg.report.wording import part_name
@@ -102,12 +102,6 @@ def heading(kind: str, column: str) -> str:
 def row_name(plan: Plan, row: str) -> str:
     """A row outside its table: "weight 50" for a number, a name as it is."""
     return f"{plan.varies} {row}" if row.replace(".", "").isdigit() else row
-
-
-def teacher_first(outputs: Iterable[str]) -> list[str]:
-    """The outputs of a row as the paper has them; the answer of a method with one output."""
-    order = ("top", "bottom", "ensemble")
-    return sorted(outputs, key=lambda name: order.index(name) if name in order else 0)
 
 
 def value_text(found: Spread | None, factor: float, reference: float | None = None, otherwise: str = "") -> str:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mixseg.evaluation.scores import Comparison, difference_text, p_text, short_name, wilcoxon
+from mixseg.evaluation.scores import Comparison, difference_text, p_text, wilcoxon
 from mixseg.evaluation.statistics import holm
 from mixseg.experiments.plan import Plan
+from mixseg.methods.outputs import short_name, student_and_teacher
 from mixseg.report.experiment.results import Filled, Results
 from mixseg.report.experiment.tables import MEASURES, Group, Table, heading, row_name
 from mixseg.report.experiment.tables_paper import beside
@@ -57,8 +58,10 @@ def _pairs(results: Results, filled: Sequence[Filled]) -> list[Pair]:
         own = [each for each in filled if each.cell.series == series]
         held = reference(results, own)
         pairs += [Pair((held, held.answer), (each, each.answer)) for each in own if each is not held]
-    dual = [each for each in filled if {"bottom", "top"} <= set(each.cell.outputs)]
-    return pairs + [Pair((each, "bottom"), (each, "top")) for each in dual]
+    for each in filled:
+        if found := student_and_teacher(each.cell.outputs):
+            pairs.append(Pair((each, found[0]), (each, found[1])))
+    return pairs
 
 
 def _lines(results: Results, pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ...]:

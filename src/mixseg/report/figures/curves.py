@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mixseg.evaluation.scores import branch_name
+from mixseg.methods.outputs import output_name
 from mixseg.report.figures.style import SOFT, legend, line, logarithmic, mark_steps, name_axes, panels, plain
 from mixseg.report.run_files import RunFiles
 
@@ -58,7 +58,7 @@ def validation(run: RunFiles) -> Figure | None:
     for axes, names in zip(all_axes, wanted, strict=True):
         for number, branch in enumerate(outputs):
             values = [100 * _mean([entry["dsc"][branch][name] for name in names]) for entry in entries]
-            _curve(axes, steps, values, number, branch_name(branch, outputs))
+            _curve(axes, steps, values, number, output_name(branch, outputs))
         over = "mean of the classes" if len(names) > 1 else names[0]
         name_axes(axes, f"Validation DSC, {over}", STEP, "DSC (%)")
         axes.set_ylim(0, 100)

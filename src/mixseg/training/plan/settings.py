@@ -15,12 +15,12 @@ import torch
 
 from mixseg.core.messages import say
 from mixseg.data.scan import FEW_SLICES, Header, middle_slices, middle_spacing
-from mixseg.methods import METHODS
 from mixseg.networks import NETWORKS
 from mixseg.runs.config import Config, check_keys_apply, keys_where, make_config, settings_of
 from mixseg.runs.device import Hardware, accelerator_of, settle_precision
 from mixseg.runs.folder import RunFolder
 from mixseg.training.plan.grid import MemoryBudget, asked_for, choose_slices, choose_volumes
+from mixseg.training.plan.memory import numbers_held
 from mixseg.training.pseudo_labels import inherited
 
 CHOSEN = keys_where(lambda key: key.planned)
@@ -172,7 +172,7 @@ def budget_of(config: Config, hardware: Hardware) -> MemoryBudget:
         memory=memory,
         where=where,
         channels=config.network.width or network.width,
-        held=METHODS[config.method.name].held[config.data.dims],
+        held=numbers_held(config.method.name, config.data.dims),
         halvings=config.network.depth or network.depth,
         number={"bf16": 2, "fp64": 8}.get(precision, 4),
         devices=hardware.devices * hardware.nodes,

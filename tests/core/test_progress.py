@@ -44,6 +44,26 @@ def test_lines_come_every_quarter_of_a_minute_with_the_time_left_and_one_at_the_
     ]
 
 
+def test_within_one_long_step_the_time_left_is_that_of_its_rest_and_of_the_steps_after_it(monkeypatch):
+    clock, stream = Clock(monkeypatch), io.StringIO()
+    with Progress("predicting", total=2, stream=stream) as bar:
+        for done in (10, 20, 30, 40):
+            clock.now += 20
+            bar.partly(f"a, {done} of 40 windows", done / 40)
+        bar.step("a")
+        clock.now += 40
+        bar.partly("b, 20 of 40 windows", 0.5)
+        bar.step("b")
+    assert stream.getvalue().splitlines() == [
+        "predicting: 0/2, 2 min left  a, 10 of 40 windows",
+        "predicting: 0/2, 2 min left  a, 20 of 40 windows",
+        "predicting: 0/2, 2 min left  a, 30 of 40 windows",
+        "predicting: 0/2, 80 s left  a, 40 of 40 windows",
+        "predicting: 1/2, 40 s left  b, 20 of 40 windows",
+        "predicting: 2/2, took 2 min  b",
+    ]
+
+
 def test_steps_of_an_earlier_process_do_not_count_for_the_time_left(monkeypatch):
     clock, stream = Clock(monkeypatch), io.StringIO()
     with Progress("training", total=100, done=80, stream=stream) as bar:
@@ -70,6 +90,7 @@ def test_a_silent_one_says_nothing():
 def test_a_terminal_gets_a_bar_and_sentences_beside_it():
     stream = Terminal()
     with Progress("training", total=2, stream=stream) as bar:
+        bar.partly("a third", 1 / 3)
         bar.step("half [of it]")
         bar.say("A sentence [with] brackets.")
         bar.step("all")

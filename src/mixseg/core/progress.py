@@ -33,6 +33,7 @@ class Progress:
         self, label: str, *, total: int, done: int = 0, stream: TextIO | None = None, silent: bool = False
     ) -> None:
         self.label, self.total, self.done, self.first = label, total, done, done
+        self.share = 0.0  # of the step that is under way
         self.stream = stream or sys.stderr
         self.silent = silent or quiet()
         self.started = self.last_line = time.monotonic()
@@ -70,9 +71,16 @@ class Progress:
     def step(self, text: str = "", *, count: int = 1) -> None:
         """One more is done (or ``count``); ``text`` says what."""
         self.done += count
-        self.text = text or self.text
+        self._show_state(text, share=0.0)
+
+    def partly(self, text: str, share: float) -> None:
+        """Of the next step ``share`` is done: so the time left is known within one that takes long."""
+        self._show_state(text, share)
+
+    def _show_state(self, text: str, share: float) -> None:
+        self.text, self.share = text or self.text, share
         if self.bar is not None:
-            self.bar.update(self.task, completed=self.done, text=self.text)
+            self.bar.update(self.task, completed=self.done + share, text=self.text)
         elif not self.silent and self.done < self.total and time.monotonic() - self.last_line > LINE_EVERY_SECONDS:
             self._line()  # the last one comes at the end
 
@@ -94,8 +102,8 @@ class Progress:
     def _line(self) -> None:
         self.last_line = time.monotonic()
         elapsed = self.last_line - self.started
-        fresh = self.done - self.first
-        left = f"{duration(elapsed / fresh * (self.total - self.done))} left" if fresh else "time left unknown"
+        fresh, ahead = (self.done + self.share - self.first), (self.total - self.done - self.share)
+        left = f"{duration(elapsed / fresh * ahead)} left" if fresh else "time left unknown"
         when = left if self.done < self.total else f"took {duration(elapsed)}"
         text = f"  {self.text}" if self.text else ""
         self._show(f"{self.label}: {self.done}/{self.total}, {when}{text}")

@@ -86,6 +86,7 @@ def predict_folder(
         check_not_overwriting(cases, out, endings, classes, predictor.origin)
     who = f"{_who(predictor)} of {run} predicts; label maps go to {out}."
     say(who, *_unfinished(folder), *_left_over(cases, out, endings))
+    unit = "slices" if config.data.dims == 2 else "windows"
     written, bad, said = list[Path](), list[str](), ""
     sweep(out)
     with _begins_anew(), Progress("predicting", total=len(cases)) as bar:
@@ -96,7 +97,8 @@ def predict_folder(
                 for sentence in (*scan.placed.remarks(), *([plan] if plan != said else [])):
                     bar.say(sentence)
                 said = plan
-                maps = _answered(predictor, scan, classes, on_progress=partial(_show_progress, bar, case.id), **more)
+                on_progress = partial(_show_progress, bar, case.id, unit)
+                maps = _answered(predictor, scan, classes, on_progress=on_progress, **more)
                 about = _about(maps, predictor.origin, case, scan, classes)
             except (MixsegError, MemoryError, RuntimeError) as error:
                 bad.append(_told(error, case))
@@ -214,8 +216,8 @@ def _left_over(cases: Sequence[Case], out: Path, endings: Sequence[str]) -> list
     return [f"Left over in {out} from an earlier prediction ({len(old)}): {listed(old)}"] if old else []
 
 
-def _show_progress(bar: Progress, name: str, said: str) -> None:
-    bar.step(f"{name}, {said}", count=0)
+def _show_progress(bar: Progress, name: str, unit: str, done: int, count: int) -> None:
+    bar.partly(f"{name}, {done} of {count} {unit}", done / count)
 
 
 def _endings(classes: Sequence[str], *, probabilities: bool, entropy: bool) -> list[str]:

@@ -73,7 +73,8 @@ def slabs(
             yield Slab(at, found)
         return
     rows = (len(image), -1)
-    for some, found in predict_slices(forward, Grey(image, mean.expand(rows), std.expand(rows))):
+    grey = Grey(image, mean.expand(rows), std.expand(rows))
+    for some, found in predict_slices(forward, grey, on_progress=on_progress):
         yield Slab((some,), {name: probs.movedim(1, 0) for name, probs in found.items()})
 
 

@@ -25,8 +25,8 @@ FLOAT = 4
 """Bytes of one."""
 
 Box = tuple[slice, ...]
-OnProgress = Callable[[str], None]
-"""Is given how far a prediction is."""
+OnProgress = Callable[[int, int], None]
+"""Is given how many windows or slices of a scan are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,16 @@ class Forward:
         return self.method.predict(fed.to(next(self.method.parameters()).dtype), self.outputs)
 
 
-def predict_slices(forward: Forward, slices: Grey) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+def predict_slices(
+    forward: Forward, slices: Grey, *, on_progress: OnProgress | None = None
+) -> Iterator[tuple[slice, dict[str, Tensor]]]:
     """Probabilities ``(n, classes, H, W)`` of each output, for some of the slices at a time."""
-    for start in range(0, len(slices.image), SLICES_AT_ONCE):
-        some = slice(start, min(start + SLICES_AT_ONCE, len(slices.image)))
+    count = len(slices.image)
+    for start in range(0, count, SLICES_AT_ONCE):
+        some = slice(start, min(start + SLICES_AT_ONCE, count))
         yield some, forward(Grey(*(each[some] for each in slices)))
+        if on_progress is not None:
+            on_progress(some.stop, count)
 
 
 def predict_slabs(
@@ -176,7 +181,7 @@ def predict_slabs(
             sums.add(forward(Grey(some, volume.mean.expand(rows), volume.std.expand(rows))), corners)
             done += len(corners)
             if on_progress is not None:
-                on_progress(f"{done} of {count} windows")
+                on_progress(done, count)
         at = tuple(slice(start, min(end, side)) if of == axis else slice(0, side) for of, side in enumerate(own))
         yield at, {name: probs[:, *within] for name, probs in sums.means(end - start).items()}
         sums.move_on(end - start)

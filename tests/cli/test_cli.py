@@ -466,13 +466,18 @@ def test_a_misspelt_key_of_a_config_file_is_suggested(pipeline, here, capsys):
 
 def test_predict_takes_nnunets_short_flags(pipeline):
     words = "predict run -i images -o out --entropy --checkpoint last --branch both -device cpu"
-    assert main([*words.split(), "--window", "uniform", "--overlap", "0.25", "--overwrite"]) == 0
+    assert main([*words.split(), "--window", "uniform", "--overlap", "0.25", "--overwrite", "--format", "nrrd"]) == 0
     positional, options = pipeline["predict_folder"]
     assert positional == (Path("run"), Path("images"), Path("out"))
     assert options == {
         **{"checkpoint": "last", "device": "cpu", "probabilities": False, "entropy": True},
         **{"branch": "both", "window": "uniform", "overlap": 0.25, "overwrite": True},
+        **{"format": "nrrd", "nested": None},
     }
+    assert main([*words.split(), "--nested", "lesion:liver", "cyst:lesion"]) == 0
+    assert pipeline["predict_folder"][1]["nested"] == ("lesion:liver", "cyst:lesion")
+    assert main([*words.split(), "--nested"]) == 0
+    assert pipeline["predict_folder"][1]["nested"] == ()
 
 
 def test_settings_nest_and_hold_json_or_text():

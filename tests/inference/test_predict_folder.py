@@ -118,6 +118,7 @@ def test_bad_images_are_told_one_by_one_when_all_others_are_predicted(tmp_path, 
         "classes.json",
         "d.mixseg.json",
         "d.nii.gz",
+        "volumes.csv",
     ]
     first, second, summary = capsys.readouterr().err.splitlines()[-3:]
     assert "a.nii.gz cannot be read, it is truncated or damaged: copy or export it again" in first
@@ -437,4 +438,5 @@ def test_a_run_that_is_not_finished_is_called_so(slices, tmp_path, capsys):
     predict_folder(tmp_path / "run", slices / "images" / "a.nii.gz", tmp_path / "out", device="cpu")
     said = f"{tmp_path / 'run'} is not finished: train it to its end, step 2, for a better answer."
     assert capsys.readouterr().out.splitlines()[1:] == [said]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.mixseg.json", "a.nii.gz", "classes.json"]
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {"a.mixseg.json", "a.nii.gz", "classes.json", "volumes.csv"}

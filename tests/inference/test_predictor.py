@@ -7,7 +7,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.data.arrays import make_scan
 from mixseg.data.prepare.files import prepare
 from mixseg.datasets import formats
-from mixseg.inference.folder import read_image
+from mixseg.inference.answer import read_image
 from mixseg.inference.predictor import Predictor
 from mixseg.runs.config import make_config
 from scans import CLASSES, write_case

@@ -16,6 +16,7 @@ from mixseg import __version__
 from mixseg.cli import main
 from mixseg.core.errors import MixsegError
 from mixseg.datasets import formats
+from mixseg.datasets.formats import label_files
 from mixseg.inference.folder import predict_folder
 from mixseg.inference.sidecar import RECORD, Sidecar
 from mixseg.runs.checkpoint import weights_hash
@@ -67,6 +68,8 @@ def test_a_label_map_says_what_it_was_made_from(made, tmp_path):
         "image": [image],
         "maps": ["labels", "entropy"],
         "volumes_ml": {"disc": round(voxels * 0.03, 4)},
+        "format": "nii.gz",
+        "nested": {},
         "mixseg": __version__,
     }
     assert content(tmp_path / "a.mixseg.json")["model"] == model
@@ -89,7 +92,7 @@ def test_it_names_no_scan_and_no_folder_and_no_volume_where_the_size_of_a_voxel_
 @contextmanager
 def stopped_at(name):
     """Inside, a prediction ends where it would write this file."""
-    write = formats.write
+    write = label_files.write
 
     def stopped(path, *arguments, **options):
         if path.name == name:
@@ -97,7 +100,7 @@ def stopped_at(name):
         write(path, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "write", stopped)
+        patch.setattr(label_files, "write", stopped)
         yield
 
 

@@ -22,7 +22,7 @@ from mixseg.data.resample import restore_cropped, to_source
 from mixseg.data.scan import Scan
 from mixseg.datasets import formats, load
 from mixseg.evaluation.metrics import dice
-from mixseg.inference.folder import read_image
+from mixseg.inference.answer import read_image
 from mixseg.inference.predictor import Predictor
 from mixseg.methods import METHODS, Method
 from mixseg.networks import NETWORKS

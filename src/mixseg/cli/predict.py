@@ -17,6 +17,8 @@ def predict(
     out: Output,
     checkpoint: Annotated[Literal["best", "last"] | None, conf.arg(help_behavior_hint="")] = None,
     branch: Branch = None,
+    format: Annotated[str | None, conf.arg(metavar="TYPE", help_behavior_hint="")] = None,  # noqa: A002 - the flag
+    nested: Annotated[tuple[str, ...] | None, conf.arg(metavar="INNER:OUTER", help_behavior_hint="")] = None,
     probabilities: bool = False,
     entropy: bool = False,
     window: Annotated[Literal["gaussian", "uniform"] | None, conf.arg(help_behavior_hint="")] = None,
@@ -34,6 +36,10 @@ def predict(
         out: The folder for the label maps.
         checkpoint: best on the validation scans, or last; if not given, best where there is one.
         branch: Of a method with two: the student, the teacher or the mean of both; if not given, the student.
+        format: nii.gz, nii, seg.nrrd (a segmentation for 3D Slicer, with names and colours), nrrd, mha or png; if not
+            given, that of each image.
+        nested: The outer structure includes the inner one, as in --nested lesion:liver: segments that overlap, which
+            seg.nrrd can hold. Without a pair: those that the run knows.
         probabilities: Write the probability of each class too.
         entropy: Write a map of how unsure the network is too.
         window: Of volumes: let the middle of a window count more than its rim, or all of it alike; if not given, as in
@@ -50,6 +56,8 @@ def predict(
         out,
         checkpoint=checkpoint,
         branch=branch,
+        format=format,
+        nested=nested,
         probabilities=probabilities,
         entropy=entropy,
         window=window,

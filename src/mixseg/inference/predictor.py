@@ -24,7 +24,7 @@ from mixseg.data.prepare.build import digest, lay_out, to_grid
 from mixseg.data.prepare.store import PreparedCase
 from mixseg.data.resample import probabilities_to_source, to_source
 from mixseg.data.scan import Native, Scan
-from mixseg.inference.sidecar import NOWHERE, Origin
+from mixseg.inference.origin import NOWHERE, Origin
 from mixseg.inference.sliding_window import Forward, Grey, OnProgress, Windows, predict_slabs, predict_slices
 from mixseg.methods import Method
 from mixseg.methods.outputs import short_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,23 @@ def write(
     else:
         image = sitk.GetImageFromArray(np.ascontiguousarray(array.T))
         _put(image, place, like)
-    for name, value in (meta or {}).items():
+    _save(image, path, meta or {})
+
+
+def write_layers(
+    path: Path, layers: Sequence[NDArray[np.generic]], place: Geometry, like: Path | None, meta: dict[str, str]
+) -> None:
+    """Write arrays that lie in one place to one NRRD file, as Slicer has segments that overlap."""
+    image = sitk.GetImageFromArray(np.ascontiguousarray(np.stack([each.T for each in layers], axis=-1)), isVector=True)
+    _put(image, place, like)
+    _save(image, path, meta)
+    # The layers are the components of a vector to ITK, and a list to Slicer and those who read what it writes.
+    head, end, voxels = path.read_bytes().partition(b"\n\n")
+    path.write_bytes(head.replace(b"\nkinds: vector ", b"\nkinds: list ", 1) + end + voxels)
+
+
+def _save(image: Any, path: Path, meta: dict[str, str]) -> None:  # noqa: ANN401 - SimpleITK has no types
+    for name, value in meta.items():
         image.SetMetaData(name, value)
     sitk.WriteImage(image, str(path), useCompression=True)
 

@@ -92,6 +92,7 @@ def write(
     affine: NDArray[np.float64] | None = None,
     names: Mapping[int, str] | None = None,
     colours: Mapping[int, str] | None = None,
+    inside: Mapping[int, int] | None = None,
     key: str = "",
 ) -> None:
     """Write an array with the exact geometry of ``like``, or with ``affine``; the file is whole or absent.
@@ -103,6 +104,7 @@ def write(
         affine: Voxel index to mm (RAS+), where there is no scan to be like.
         names: For .seg.nrrd: id -> name of the segment.
         colours: Likewise: id -> "#RRGGBB"; those of our figures where none is given.
+        inside: Likewise: id -> the id of the segment that gets its voxels too.
         key: For h5: the name of the array.
     """
     ending = suffix(path)
@@ -120,9 +122,10 @@ def write(
 
             nifti.write(temporary, array, place, original)
         elif ending in SEGMENTS:
-            from mixseg.datasets.formats import segments
+            from mixseg.datasets.formats import segment_writer
 
-            segments.write(temporary, array, place, original, names=names or {}, colours=colours or {})
+            about = segment_writer.About(names or {}, colours or {}, inside or {})
+            segment_writer.write(temporary, array, place, original, about)
         elif ending in ITK:
             from mixseg.datasets.formats import itk
 

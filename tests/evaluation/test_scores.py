@@ -11,14 +11,16 @@ from mixseg.evaluation.scores import (
     COLUMNS,
     Row,
     difference_text,
+    interval_text,
     p_text,
     read_metrics,
+    samples,
     score_case,
     summarise,
     table,
-    wilcoxon,
     write_metrics,
 )
+from mixseg.evaluation.statistics import compare, estimate
 
 NAN = math.nan
 
@@ -121,35 +123,50 @@ def test_the_table_counts_in_voxels_where_no_spacing_is_known():
     assert line == ("LV", "1", "0", "50.00", "2.00", "1.00")
 
 
-def test_five_cases_that_all_improve_have_the_exact_p_value():
-    """Of the 2^5 equally likely signs, two are as extreme as all equal."""
-    first = [row(str(i), 0.5 + 0.01 * i) for i in range(5)]
-    second = [row(str(i), 0.4) for i in range(5)]
-    assert wilcoxon(first, second) == (5, pytest.approx(0.12), pytest.approx(2 / 2**5))
+def test_a_comparison_counts_patients_and_not_their_scans():
+    """Two scans of each of five patients: of the 2^5 equally likely signs, two are as extreme as all equal."""
+    first = [row(f"patient00{i}_frame0{frame}", 0.5 + 0.01 * i + 0.02 * frame) for i in range(5) for frame in (1, 2)]
+    second = [row(f"patient00{i}_frame0{frame}", 0.4 + 0.02 * frame) for i in range(5) for frame in (1, 2)]
+    found = compare(samples([first]), samples([second]))
+    assert (found.patients, found.difference, found.p) == (5, pytest.approx(0.12), pytest.approx(2 / 2**5))
 
 
-def test_seeds_are_averaged_before_cases_are_paired():
-    seeds = [row(str(i), 0.5 + 0.01 * i + noise) for i in range(6) for noise in (-0.3, 0.3)]
-    plain = [row(str(i), 0.5 + 0.01 * i) for i in range(6)]
-    other = [row(str(i), 0.42) for i in range(6)]
-    assert wilcoxon(seeds, other).p == wilcoxon(plain, other).p
-    assert wilcoxon(seeds, other).cases == 6
+def test_seeds_are_averaged_before_patients_are_paired():
+    seeds = [[row(str(i), 0.5 + 0.01 * i + noise) for i in range(6)] for noise in (-0.3, 0.3)]
+    plain = [[row(str(i), 0.5 + 0.01 * i) for i in range(6)]]
+    other = [[row(str(i), 0.42) for i in range(6)]]
+    found = compare(samples(seeds), samples(other))
+    assert found.p == compare(samples(plain), samples(other)).p
+    assert (found.patients, found.seeds) == (6, (2, 1))
 
 
 def test_cases_that_are_undefined_or_alone_are_not_compared():
-    result = wilcoxon([row("a", 0.5), row("b", NAN), row("c", 0.3)], [row("a", 0.4), row("b", 0.4), row("d", 0.1)])
-    assert result.cases == 1
+    first, second = [row("a", 0.5), row("b", NAN), row("c", 0.3)], [row("a", 0.4), row("b", 0.4), row("d", 0.1)]
+    assert compare(samples([first]), samples([second])).patients == 1
 
 
 def test_equal_rows_do_not_differ():
-    rows = [row(str(i), 0.1 * i) for i in range(5)]
-    assert wilcoxon(rows, rows) == (5, 0.0, 1.0)
-    assert math.isnan(wilcoxon(rows, []).p)
+    rows = [[row(str(i), 0.1 * i) for i in range(5)]]
+    assert compare(samples(rows), samples(rows))[:5] == (5, 0.0, 0.0, 0.0, 1.0)
+    assert math.isnan(compare(samples(rows), samples([[]])).p)
 
 
 def test_rows_of_several_outputs_are_not_mixed():
     with pytest.raises(ValueError, match="several outputs"):
-        wilcoxon([row("a", 0.1, branch="top"), row("a", 0.1, branch="bottom")], [])
+        samples([[row("a", 0.1, branch="top"), row("a", 0.1, branch="bottom")]])
+
+
+def test_whose_scan_it_is_survives_writing_and_is_read_from_the_name_where_nobody_says(tmp_path):
+    write_metrics(tmp_path / "metrics.csv", [row("scan 7", 0.5, patient="Jo"), row("patient007_frame01", 0.5)])
+    assert [each.patient for each in read_metrics(tmp_path / "metrics.csv")] == ["Jo", "patient007"]
+    (tmp_path / "old.csv").write_text(",".join(COLUMNS[:9]) + "\npatient007_frame02,LV,,,0.5,1,,1,\n")
+    assert read_metrics(tmp_path / "old.csv")[0].patient == "patient007"
+
+
+def test_an_interval_is_written_the_same_way_everywhere():
+    found = estimate(samples([[row("a", 0.5), row("b", 0.7)]]), bounds=(0, 1))
+    assert interval_text(found, 100) == "[0.0, 100.0]"
+    assert interval_text(estimate(samples([[row("a", 0.5)]])), 100) == "-"
 
 
 @pytest.mark.parametrize(("p", "text"), [(0.0123, "0.0123"), (1.0, "1.0000"), (3.2e-5, "3e-05"), (NAN, "-")])

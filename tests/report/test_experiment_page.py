@@ -54,7 +54,11 @@ def test_the_page_holds_every_cell_of_the_table(made, page):
 
 
 def test_the_first_sentence_says_how_the_method_stands_and_how_much_is_finished(page):
-    assert "Set-3: kl-ent has 75.0 % DSC on the test scans (1 seed), kl 50.0 %. 2 of 4 runs of this table are" in page
+    assert "Set-3: kl-ent has 75.0 % DSC (95 % interval 75.0 to 75.0; 2 test patients, 1 seed). " in page
+    assert (
+        "kl-ent is ahead of kl by 25.0 points of DSC (95 % interval 25.0 to 25.0; 2 test patients, 1 seed each;" in page
+    )
+    assert "2 of 4 runs of this table are" in page
 
 
 def test_missing_runs_are_named_with_the_reason(page):
@@ -152,7 +156,7 @@ def test_an_experiment_on_validation_scans_reports_those(tmp_path):
     folder = write_experiment(tmp_path, [ours], test=False)
     write_run(run_of(tmp_path, ours), {"bottom": {"a": 0.5}}, test=False, rows=[row("z", 0.9, 1, "bottom", "last")])
     page = report.write_experiment(folder).read_text(encoding="utf-8")
-    assert "kl-ent has 50.0 % DSC on the validation scans" in page
+    assert "kl-ent has 50.0 % DSC (no interval; 1 validation patient, 1 seed)." in page
     assert "Validation scans (1)" in page
 
 

@@ -4,18 +4,19 @@ import re
 
 import numpy as np
 import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from found_runs import cell, row, run_of, write_experiment, write_run
-from mixseg.evaluation.scores import wilcoxon
-from mixseg.evaluation.statistics import holm
 from mixseg.experiments.plan import Cell
 from mixseg.experiments.states import record_failure
 from mixseg.report.experiment.results import read_results
-from mixseg.report.experiment.tables import score_table
+from mixseg.report.experiment.tables import score_records, score_table
 from mixseg.report.experiment.tables_latex import escape, latex
 from mixseg.report.experiment.tables_markdown import markdown
 from mixseg.report.experiment.tables_paper import paper_value
 from mixseg.report.experiment.tables_tests import paired_tests, reference
+from mixseg.report.experiment.tables_tests import table_of_tests as written
 
 SCANS = [f"p{number}" for number in range(8)]
 
@@ -115,19 +116,26 @@ def compared(tmp_path, labels, *, experiment="main", dataset="acdc", **series):
     return folder, cells
 
 
-def test_tests_are_paired_over_scans_with_seeds_averaged_and_corrected_by_holm(tmp_path):
+def table_of_tests(folder):
+    results = read_results(folder)
+    return written(results, paired_tests(results))
+
+
+def test_tests_are_paired_over_patients_and_corrected_as_statsmodels_does(tmp_path):
     folder, _ = compared(tmp_path, ["single", "kl-ent", "lower-bound"])
-    (group,) = paired_tests(read_results(folder)).groups
-    assert [line[:3] for line in group.lines] == [
-        ("kl-ent, network", "single, network", "8"),
-        ("kl-ent, network", "lower-bound, network", "8"),
+    (group,) = table_of_tests(folder).groups
+    dsc = [line for line in group.lines if line[2] == "DSC (points)"]
+    assert [line[:5] for line in dsc] == [
+        ("kl-ent, network", "single, network", "DSC (points)", "8", "1"),
+        ("kl-ent, network", "lower-bound, network", "DSC (points)", "8", "1"),
     ]
-    results = {each.cell.row: each.rows("test", "top") for each in read_results(folder).filled}
-    found = [wilcoxon(results["kl-ent"], results[other]) for other in ("single", "lower-bound")]
-    # First minus second: 7 scans by +5 and one by -10 points; 7 by -5 and one by +10.
-    assert [float(line[3]) for line in group.lines] == pytest.approx([25 / 8, -25 / 8], abs=0.006)
-    assert [float(line[4]) for line in group.lines] == pytest.approx([each.p for each in found], abs=5e-5)
-    assert [float(line[5]) for line in group.lines] == pytest.approx(holm([each.p for each in found]), abs=5e-5)
+    # First minus second: 7 patients by +5 and one by -10 points; 7 by -5 and one by +10.
+    differences = [np.array([5.0] * 7 + [-10]), np.array([-5.0] * 7 + [10])]
+    assert [float(line[5]) for line in dsc] == pytest.approx([25 / 8, -25 / 8], abs=0.006)
+    p = [stats.wilcoxon(each).pvalue for each in differences]
+    assert [float(line[8]) for line in dsc] == pytest.approx(p, abs=5e-5)
+    assert [float(line[9]) for line in dsc] == pytest.approx(multipletests(p, method="holm")[1], abs=5e-5)
+    assert [line[7] for line in dsc] == ["+0.56", "-0.56"], "ranks 4 each for seven and 8 for one: (28 - 8) / 36"
 
 
 def test_seeds_that_disagree_about_a_scan_are_one_value_of_it(tmp_path):
@@ -136,8 +144,25 @@ def test_seeds_that_disagree_about_a_scan_are_one_value_of_it(tmp_path):
     for seed, shift in ((0, 0.3), (1, -0.3)):
         write_run(run_of(tmp_path, steady, seed), {"top": dict.fromkeys(SCANS, 0.5)}, seed=seed)
         write_run(run_of(tmp_path, torn, seed), {"top": dict.fromkeys(SCANS, 0.5 + shift)}, seed=seed)
-    (line,) = paired_tests(read_results(folder)).groups[0].lines
-    assert line[2:6] == ("8", "+0.00", "1.0000", "1.0000")
+    line, _ = table_of_tests(folder).groups[0].lines
+    assert (line[3:6], line[8:]) == (("8", "2", "+0.00"), ("1.0000", "1.0000"))
+
+
+def test_the_interval_of_a_mean_is_that_over_patients_and_seeds(main):
+    _, student = table_of(main)["Set-3"][:2]
+    found = next(each for each in read_results(main).filled if each.cell.row == "kl-ent")
+    within = found.estimate("dsc", part="test", output="bottom")
+    assert (within.patients, within.seeds) == (2, 2)
+    assert student["95 % interval"] == "-" or within.known
+    table = score_table(read_results(main))
+    at = table.head.index("DSC last") + 1
+    assert table.head[at] == "95 % interval"
+    assert table.groups[0].lines[1][at] == f"[{100 * within.low:.1f}, {100 * within.high:.1f}]"
+    numbers = next(
+        each for each in score_records(read_results(main)) if (each["output"], each["score"]) == ("bottom", "dsc")
+    )
+    assert (numbers["mean"], numbers["low"], numbers["high"]) == pytest.approx((within.mean, within.low, within.high))
+    assert numbers["sd_over_seeds"] == pytest.approx(np.std([0.6, 0.7], ddof=1))
 
 
 def test_the_reference_is_chosen_without_a_look_at_our_scores(tmp_path):
@@ -153,15 +178,15 @@ def test_the_reference_is_chosen_without_a_look_at_our_scores(tmp_path):
 def test_each_curve_has_a_reference_of_its_own(tmp_path):
     series = {"one, 0": "one", "one, 1": "one", "two, 0": "two", "two, 1": "two"}
     folder, _ = compared(tmp_path, list(series), experiment="self-training", **series)
-    (group,) = paired_tests(read_results(folder)).groups
-    assert [line[:2] for line in group.lines] == [
+    (group,) = table_of_tests(folder).groups
+    assert [line[:2] for line in group.lines[::2]] == [
         ("one, 0, network", "one, 1, network"),
         ("two, 0, network", "two, 1, network"),
     ]
 
 
 def test_without_two_finished_rows_there_is_nothing_to_test(tmp_path):
-    assert paired_tests(read_results(compared(tmp_path, ["single"])[0])) is None
+    assert table_of_tests(compared(tmp_path, ["single"])[0]) is None
 
 
 ODD = r"50% of a_b & {c} \d #1 $x$ ~^ | <i>*"
@@ -190,6 +215,14 @@ def test_latex_is_balanced_and_every_line_has_as_many_cells_as_there_are_columns
     lines = [line for line in body.splitlines() if line and "multicolumn" not in line]
     assert all(line.endswith(r"\\") for line in lines)
     assert [len(re.findall(r"(?<!\\)&", line)) for line in lines] == [columns - 1] * 3
+
+
+def test_the_caption_is_short_and_how_to_read_the_table_is_a_comment(odd):
+    text = latex(odd, "x")
+    assert len(re.search(r"\\caption\{(.*)\}", text)[1]) < 3 * len(ODD)
+    beginning = text.split(r"\begin{table*}")[0].splitlines()
+    assert all(line.startswith("%") for line in beginning if line)
+    assert odd.reading[:40] in text
 
 
 def test_latex_labels_hold_letters_digits_and_hyphens_alone(odd):

@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "predict": "label maps for a folder of images",
     "evaluate": "DSC, HD95 and ASSD of label maps against reference masks",
     "report": "one HTML page about a run, a comparison or an experiment",
+    "compare": "runs side by side: intervals, paired tests over patients, effect sizes",
     "experiment": "a table of the paper on your scans or the built-in ones, from one line",
     "demo": "everything on built-in data, in minutes on a CPU",
 }

@@ -22,16 +22,11 @@ def demo(*, out: Output = Path("demo")) -> None:
     Args:
         out: The folder for everything that is made.
     """
-    from mixseg.cli.printing import emit_table, print_table
-    from mixseg.report.comparison import comparison_rows, write_comparison
+    from mixseg.cli.compare import show_comparison
 
     runs = _train(_make_scans(out / "scans"), out)
-    head, *rows = comparison_rows(runs)
-    page = write_comparison(runs, out / "report.html")
     say("\nLeft ventricle of the test patients:")
-    print_table(rows, head)
-    emit_table(rows, head)
-    say(f"\nCompared, with pictures: {page}")
+    show_comparison(tuple(runs), out / "report.html")
 
 
 def _make_scans(folder: Path) -> Path:

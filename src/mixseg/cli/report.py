@@ -7,6 +7,7 @@ from typing import Annotated
 
 from tyro import conf
 
+from mixseg.cli.flags import File
 from mixseg.core.errors import UsageError
 from mixseg.core.messages import result, say
 
@@ -14,13 +15,14 @@ from mixseg.core.messages import result, say
 def report(
     runs: Annotated[tuple[Path, ...], conf.Positional, conf.arg(metavar="RUN [RUN ...]")],
     *,
-    out: Annotated[Path | None, conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")] = None,
+    out: Annotated[File, conf.arg(aliases=["-o"])] = None,
+    anyway: bool = False,
 ) -> None:
     """Write one self-contained HTML page about a run: curves, tables, best and worst scans, protocol, config.
 
     $ mixseg report run
 
-    Of several runs it is a comparison: scores, paired tests, curves and the same slices side by side.
+    Of several runs it is what mixseg compare makes: scores with intervals, paired tests, curves and the same slices.
 
     $ mixseg report lower-bound kl-ent --out comparison.html
 
@@ -31,9 +33,9 @@ def report(
     Args:
         runs: A run folder, or several; the folder of an experiment, or one that holds several experiments.
         out: The page; if not given, report.html in the folder, or of several runs comparison.html beside the first.
+        anyway: Compare runs of different data, or that were scored on different scans, all the same.
     """
-    from mixseg.cli.printing import emit_table, print_table
-    from mixseg.report.comparison import comparison_rows, write_comparison
+    from mixseg.cli.compare import show_comparison
     from mixseg.report.run_report import write_report
 
     if not runs:
@@ -41,12 +43,8 @@ def report(
     if len(runs) == 1:
         if not _report_experiments(runs[0], out):
             _written(write_report(runs[0], out))
-        return
-    head, *rows = comparison_rows(runs)
-    print_table(rows, head)
-    emit_table(rows, head)
-    say("")
-    _written(write_comparison(runs, out or runs[0].parent / "comparison.html"))
+    else:
+        show_comparison(runs, out, anyway=anyway)
 
 
 def _report_experiments(folder: Path, out: Path | None) -> bool:

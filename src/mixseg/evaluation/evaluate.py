@@ -33,9 +33,9 @@ from mixseg.evaluation.pairing import (
     of_folder,
     predicted_classes,
 )
-from mixseg.evaluation.scores import Row, read_metrics, score_case, summarise, table, wilcoxon, write_metrics
+from mixseg.evaluation.scores import Row, read_metrics, score_case, summarise, table, write_metrics
 
-__all__ = ["Evaluation", "evaluate", "read_metrics", "summarise", "table", "wilcoxon", "write_metrics"]
+__all__ = ["Evaluation", "evaluate", "read_metrics", "summarise", "table", "write_metrics"]
 
 MOST_THREADS = 8
 """Each holds two volumes and their surfaces in memory."""
@@ -175,10 +175,17 @@ def _score(job: Job, *, in_mm: bool) -> tuple[Row, ...]:
             file=job.prediction.path,
             other=job.reference.mask.path,
         )
-    key = {"case": job.reference.case, "checkpoint": job.output[0], "branch": job.output[1], "part": job.reference.part}
+    of = job.reference
+    key = {
+        "case": of.case,
+        "checkpoint": job.output[0],
+        "branch": job.output[1],
+        "part": of.part,
+        "patient": of.patient,
+    }
     spacing = truth.spacing if truth.spacing_known and in_mm else None
-    rows = score_case(key, prediction.array, truth.array, job.reference.classes, spacing)
-    return tuple(row for row in rows if row.label in job.reference.looked_for)
+    rows = score_case(key, prediction.array, truth.array, of.classes, spacing)
+    return tuple(row for row in rows if row.label in of.looked_for)
 
 
 def _entry(job: Job, rows: Sequence[Row]) -> Entry:

@@ -149,6 +149,11 @@ class Scores:
 METRICS: tuple[str, ...] = tuple(field.name for field in fields(Scores))
 
 
+def bounds(metric: str) -> tuple[float, float]:
+    """The smallest and the largest value that a score can have."""
+    return (0.0, 1.0) if metric == "dsc" else (0.0, math.inf)
+
+
 class ClassScores(NamedTuple):
     """What ``case_metrics`` says about one class."""
 

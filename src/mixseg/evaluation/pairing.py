@@ -23,7 +23,10 @@ Output = tuple[str, str]
 
 @dataclass(frozen=True)
 class Reference:
-    """What one case is judged by; the fields are those of ``Case``, and the share of the mask that is unlabeled."""
+    """What one case is judged by; the fields are those of ``Case``, and the share of the mask that is unlabeled.
+
+    Where nobody says whose scan it is, ``patient`` is "".
+    """
 
     case: str
     mask: Source
@@ -31,6 +34,7 @@ class Reference:
     annotated: tuple[str, ...] | None = None
     part: str = ""
     unlabeled: float = 0.0
+    patient: str = ""
 
     @property
     def looked_for(self) -> tuple[str, ...]:
@@ -77,7 +81,7 @@ def of_cases(cases: Sequence[Case]) -> References:
     The latter only where the two do not contradict each other: see ``check_one_meaning``.
     """
     found = [
-        Reference(case.id, mask, case.classes, case.annotated, case.split)
+        Reference(case.id, mask, case.classes, case.annotated, case.split, patient=case.patient)
         for case in cases
         if (mask := case.hidden or case.full) is not None
     ]
@@ -136,7 +140,14 @@ def of_folder(
     if len(decision.classes) == 2:
         ids.setdefault(1, 1)  # our own predictions of one structure, whatever its id is in the masks
     each = [
-        Reference(case, mask, decision.classes, said.annotated.get(case), unlabeled=_unlabeled(found, decision))
+        Reference(
+            case,
+            mask,
+            decision.classes,
+            said.annotated.get(case),
+            unlabeled=_unlabeled(found, decision),
+            patient=said.patients.get(case, ""),
+        )
         for (case, path), found in zip(files.items(), each_of, strict=True)
         if (mask := nnunet.label_source(path, decision.ids_in(found), said)) is not None
     ]

@@ -1,4 +1,4 @@
-"""Rows of scores: one per case, class, branch and checkpoint. Written, read, summarised and compared."""
+"""Rows of scores: one per case, class, branch and checkpoint. Written, read and summarised."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
+from mixseg.datasets.layouts.base import patient_and_frame
 from mixseg.evaluation.metrics import METRICS, Counts, Scores, case_metrics
+from mixseg.evaluation.statistics import Comparison, Estimate, Value
 
 ADDRESS = ("case", "class", "branch", "checkpoint")
-COLUMNS = (*ADDRESS, *METRICS, "part")
+COLUMNS = (*ADDRESS, *METRICS, "part", "patient")
 """Of metrics.csv. ``part`` says which of the split a case belongs to, "val" or "test", where that is known."""
 
 MEAN = "mean"
@@ -34,6 +36,7 @@ class Row(Scores):
         branch: Output of the method (``methods/outputs``), or "".
         checkpoint: "last" or "best", or "".
         part: "val" or "test", or "".
+        patient: Whose scan it is: what comparisons count. Where nobody says so, whom the case is named after.
         counts: Voxels, where they were counted; not part of metrics.csv.
     """
 
@@ -42,21 +45,12 @@ class Row(Scores):
     branch: str = ""
     checkpoint: str = ""
     part: str = ""
+    patient: str = ""
     counts: Counts | None = field(default=None, compare=False)
 
-
-class Comparison(NamedTuple):
-    """A paired comparison over cases.
-
-    Attributes:
-        cases: How many were compared.
-        difference: Mean of first minus second.
-        p: Of the two-sided Wilcoxon signed-rank test; 1 where no case differs, ``nan`` without cases.
-    """
-
-    cases: int
-    difference: float
-    p: float
+    def __post_init__(self) -> None:
+        if not self.patient:
+            object.__setattr__(self, "patient", patient_and_frame(self.case)[0])
 
 
 def score_case(
@@ -69,7 +63,7 @@ def score_case(
     """A row for each class but the background.
 
     Args:
-        key: ``case``, and where they are known ``branch``, ``checkpoint`` and ``part``.
+        key: ``case``, and where they are known ``branch``, ``checkpoint``, ``part`` and ``patient``.
         prediction: Class indices.
         truth: Class indices, or IGNORE where nothing is known.
         classes: Names by class index, the background first.
@@ -86,6 +80,7 @@ def _located(key: Mapping[str, str], label: str, scores: Mapping[str, float], co
         branch=key.get("branch", ""),
         checkpoint=key.get("checkpoint", ""),
         part=key.get("part", ""),
+        patient=key.get("patient", ""),
         counts=counts,
         **scores,
     )
@@ -99,7 +94,7 @@ def write_metrics(path: Path, rows: Iterable[Row]) -> None:
         for row in rows:
             values = (getattr(row, metric) for metric in METRICS)
             scores = ("" if math.isnan(value) else repr(float(value)) for value in values)
-            writer.writerow((row.case, row.label, row.branch, row.checkpoint, *scores, row.part))
+            writer.writerow((row.case, row.label, row.branch, row.checkpoint, *scores, row.part, row.patient))
 
 
 def read_metrics(path: Path) -> list[Row]:
@@ -208,34 +203,21 @@ def p_text(p: float) -> str:
     return "-" if math.isnan(p) else f"{p:.4f}" if p >= 1e-4 else f"{p:.0e}"
 
 
-def wilcoxon(first: Iterable[Row], second: Iterable[Row], metric: str = "dsc") -> Comparison:
-    """Whether two methods differ: paired over cases, after the mean over seeds and classes of each case.
+def interval_text(found: Estimate | Comparison, factor: float = 1.0) -> str:
+    """``[81.2, 90.4]``, a 95 % interval; ``-`` where there is none."""
+    low, high = factor * found.low, factor * found.high
+    return "-" if math.isnan(low) else f"[{low:.1f}, {high:.1f}]"
+
+
+def samples(trainings: Iterable[Iterable[Row]], metric: str = "dsc") -> list[list[Value]]:
+    """What ``statistics`` takes: the scores of each training by patient and class.
 
     Args:
-        first: Rows of one method, of one branch and checkpoint; rows of several seeds are averaged.
-        second: Rows of another one, on the same cases. Cases that only one of them has are left out.
+        trainings: The rows of each seed, of one branch and checkpoint.
         metric: Name of a score.
     """
-    from scipy import stats
-
-    a, b = _by_case(first, metric), _by_case(second, metric)
-    differences = np.array([a[case] - b[case] for case in a if case in b])
-    if not len(differences):
-        return Comparison(0, math.nan, math.nan)
-    mean = float(differences.mean())
-    if not differences.any():
-        return Comparison(len(differences), mean, 1.0)
-    return Comparison(len(differences), mean, float(stats.wilcoxon(differences).pvalue))
-
-
-def _by_case(rows: Iterable[Row], metric: str) -> dict[str, float]:
-    rows = list(rows)
-    outputs = sorted({(row.checkpoint, row.branch) for row in rows})
+    found = [list(rows) for rows in trainings]
+    outputs = sorted({(row.checkpoint, row.branch) for rows in found for row in rows})
     if len(outputs) > 1:
         raise ValueError(f"rows of several outputs ({outputs}) cannot be averaged: choose one")
-    values: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        value = getattr(row, metric)
-        if not math.isnan(value):
-            values.setdefault(row.case, {}).setdefault(row.label, []).append(value)
-    return {case: float(np.mean([np.mean(seeds) for seeds in of.values()])) for case, of in values.items()}
+    return [[(row.patient, row.label, getattr(row, metric)) for row in rows] for rows in found]

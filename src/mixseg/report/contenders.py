@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from mixseg.core.errors import MixsegError
-from mixseg.evaluation.scores import MEAN, Row, mean_sd, summarise
+from mixseg.core.errors import MixsegError, listed
+from mixseg.evaluation.metrics import METRICS, bounds
+from mixseg.evaluation.scores import MEAN, Row, interval_text, mean_sd, samples, summarise
+from mixseg.evaluation.statistics import Estimate, estimate
 from mixseg.methods.outputs import output_name
 from mixseg.report.run_files import RunFiles, part_of_all
 from mixseg.report.tables import known_columns
-from mixseg.report.wording import count, part_name
+from mixseg.report.wording import part_name
 from mixseg.runs.config import keys_where, settings_of
 
+INTERVAL = "95 % interval"
 LONGEST = 60
 """A name of more letters fits into no table: such runs are told apart by their folders."""
 
@@ -44,7 +47,16 @@ class Contender:
 
     def rows(self, part: str, branch: str) -> list[Row]:
         """The scores of all seeds."""
-        return [row for run in self.runs for row in run.chosen(part=part, branch=branch)]
+        return [row for rows in self.trainings(part, branch) for row in rows]
+
+    def trainings(self, part: str, branch: str) -> list[list[Row]]:
+        """The scores of each seed."""
+        return [run.chosen(part=part, branch=branch) for run in self.runs]
+
+    def estimate(self, metric: str, part: str, branch: str, label: str = MEAN) -> Estimate:
+        """The mean of a score over the scans of all seeds, of one class or over classes, and where it may lie."""
+        chosen = [[row for row in rows if label in (MEAN, row.label)] for rows in self.trainings(part, branch)]
+        return estimate(samples(chosen, metric), bounds=bounds(metric))
 
 
 def gather(runs: Sequence[Path]) -> list[Contender]:
@@ -88,34 +100,82 @@ def common_part(contenders: Sequence[Contender]) -> str:
     return part_of_all([run for contender in contenders for run in contender.runs])
 
 
-def verdict(contenders: Sequence[Contender], part: str) -> str:
-    """Who is ahead, by how much, on what."""
-    means = [_mean(contender, part) for contender in contenders]
-    best = max(range(len(contenders)), key=lambda number: means[number])
-    scans = len({row.case for row in contenders[0].rows(part, contenders[0].answer)})
-    said = f"{contenders[best].name} is ahead with {means[best]:.1f} % DSC on {count(scans, f'{part_name(part)} scan')}"
-    if best == 0 or len(contenders) == 1:
-        return f"{said}."
-    return f"{said}, {means[best] - means[0]:.1f} points above {contenders[0].name}."
+def check_comparable(contenders: Sequence[Contender], part: str) -> None:
+    """Nothing, or one sentence about what makes a comparison one of data rather than of methods.
+
+    Raises:
+        MixsegError: The runs were scored on different scans, or trained on different data.
+    """
+    runs = [run for contender in contenders for run in contender.runs]
+    for run in runs[1:]:
+        here, there = ({row.case for row in each.rows if row.part == part} for each in (runs[0], run))
+        if here != there:
+            raise MixsegError(
+                f"{runs[0].path} and {run.path} were scored on different {part_name(part)} scans "
+                f"({_only(runs[0], here - there)}; {_only(run, there - here)}): train both on one split, or compare "
+                "the scans that they share with --anyway.",
+                "splits-differ",
+                folder=runs[0].path,
+                other=run.path,
+                missing=sorted(here ^ there),
+            )
+        # Another grid or other partial labels of the same scans have another hash, too: that is a setting.
+        alike = runs[0].config.data.prepare_options == run.config.data.prepare_options
+        if alike and runs[0].facts.get("data") != run.facts.get("data"):
+            raise MixsegError(
+                f"{runs[0].path} and {run.path} were trained on different data "
+                f"({_data_of(runs[0])}; {_data_of(run)}): train both on the same, or compare them with --anyway.",
+                "data-differ",
+                folder=runs[0].path,
+                other=run.path,
+            )
+
+
+def _only(run: RunFiles, cases: Collection[str]) -> str:
+    return f"{run.path.name} alone: {listed(sorted(cases)) or 'none'}"
+
+
+def _data_of(run: RunFiles) -> str:
+    return " ".join(filter(None, (str(run.facts.get("folder", "")), f"hash {str(run.facts.get('data', ''))[:8]}")))
 
 
 def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, ...]]:
     """Scores as lines of text, the head first: one per method, output and class, and their mean over classes."""
-    found = [
+    found = _entries(contenders, part)
+    columns = known_columns([entry for _, entry in found])
+    scores_head = (text for head in columns for text in (head, INTERVAL))
+    lines: list[tuple[str, ...]] = [("method", "output", "seeds", "class", "scans", "patients", *scores_head)]
+    for contender, entry in found:
+        output, seeds = output_name(entry["branch"], contender.branches), len(contender.runs)
+        rows = contender.rows(part, entry["branch"])
+        units = (str(len({row.case for row in rows})), str(len({row.patient for row in rows})))
+        scores: list[str] = []
+        for metric, factor in columns.values():
+            within = contender.estimate(metric, part, entry["branch"], entry["class"])
+            scores += (mean_sd(entry[metric], factor), interval_text(within, factor))
+        lines.append((contender.name, output, str(seeds), entry["class"], *units, *scores))
+    return lines
+
+
+def score_records(contenders: Sequence[Contender], part: str) -> list[dict[str, object]]:
+    """The same as numbers, a record per score, for a table that programs read."""
+    found = []
+    for contender, entry in _entries(contenders, part):
+        for metric in METRICS:
+            within = contender.estimate(metric, part, entry["branch"], entry["class"])
+            if within.patients:
+                where = {"method": contender.name, "output": entry["branch"], "class": entry["class"], "part": part}
+                found.append({**where, "score": metric, **within._asdict()})
+    return found
+
+
+def _entries(contenders: Sequence[Contender], part: str) -> list[tuple[Contender, Mapping[str, Any]]]:
+    return [
         (contender, entry)
         for contender in contenders
         for branch in contender.branches
         for entry in summarise(contender.rows(part, branch))
     ]
-    columns = known_columns([entry for _, entry in found])
-    lines: list[tuple[str, ...]] = [("method", "output", "seeds", "class", "scans", *columns)]
-    for contender, entry in found:
-        output, seeds = output_name(entry["branch"], contender.branches), len(contender.runs)
-        scans = {row.case for row in contender.rows(part, entry["branch"])}
-        what = ("mean" if entry["class"] == MEAN else entry["class"], str(len(scans)))
-        scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
-        lines.append((contender.name, output, str(seeds), *what, *scores))
-    return lines
 
 
 def folder_names(paths: Sequence[Path]) -> list[str]:
@@ -148,10 +208,3 @@ def _name(settings: dict[str, object], everyone: Sequence[dict[str, object]]) ->
     differing = [key for key in settings if any(other[key] != settings[key] for other in same)]
     extra = ", ".join(f"{key} {json.dumps(settings[key])}" for key in differing)
     return f"{settings['method']} ({extra})" if extra else str(settings["method"])
-
-
-def _mean(contender: Contender, part: str) -> float:
-    """DSC of the answer in percent."""
-    entries = summarise(contender.rows(part, contender.answer))
-    value = next((entry for entry in entries if entry["class"] == MEAN), entries[0])["dsc"]["mean"]
-    return math.nan if value is None else 100 * float(value)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( ?%)?( ± [\d.,]+)?( \([-+][\d.,]+\))?|-")
-"""What is aligned to the right in a table: a number, with its spread, and in brackets a difference."""
+NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]\d+)?( ?%)?( ± [\d.,]+)?( \([-+][\d.,]+\))?|\[[-\d.]+, [-\d.]+\]|-")
+"""What is aligned to the right in a table: a number with its spread and, in brackets, a difference; an interval."""
 
 
 class Html(str):

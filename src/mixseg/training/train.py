@@ -220,6 +220,7 @@ def _assess(trained: Trained, data: Data, run: RunFolder, *, test: bool) -> list
                 for branch, labels in predictor.maps(scan).labels.items():
                     keep(f"{checkpoint}/{branch}/{scan.name}", labels)
                     key = {"case": scan.name, "part": part, "branch": branch, "checkpoint": checkpoint}
+                    key["patient"] = scan.case.patient if scan.case else ""
                     assert scan.full is not None, "val and test scans have full masks"
                     guess, truth = restore_cropped(labels, scan.full, scan.cropped)
                     jobs.append(pool.submit(score_case, key, guess, truth, data.classes, scan.spacing))

@@ -6,18 +6,22 @@ from collections.abc import Mapping, Sequence
 
 from mixseg import __version__
 from mixseg.core.progress import duration
+from mixseg.evaluation.statistics import Estimate
 from mixseg.report.experiment.figures import Drawn
 from mixseg.report.experiment.missing import command, missing_figures, missing_runs
-from mixseg.report.experiment.results import Filled, Results, Spread
+from mixseg.report.experiment.results import Filled, Results
 from mixseg.report.experiment.tables import Table, heading, row_name
 from mixseg.report.experiment.tables_tests import reference
 from mixseg.report.figures.style import as_html
 from mixseg.report.html import Html, joined, page, paragraph, preformatted, table
+from mixseg.report.paired import Tested, span, standing
 from mixseg.report.run_report import heading as subheading
 from mixseg.report.wording import count, part_name
 
 
-def experiment_page(results: Results, scores: Table, tests: Table | None, drawn: Mapping[str, Sequence[Drawn]]) -> str:
+def experiment_page(
+    results: Results, scores: Table, tests: Table | None, drawn: Mapping[str, Sequence[Drawn]], *, lead: str
+) -> str:
     """One self-contained page.
 
     Args:
@@ -25,6 +29,7 @@ def experiment_page(results: Results, scores: Table, tests: Table | None, drawn:
         scores: Its table.
         tests: Its paired tests, if there is anything to compare.
         drawn: Figures by the name of their kind; none of a kind that the runs do not allow.
+        lead: Its first sentences.
     """
     sections = [
         ("Table", table_html(scores)),
@@ -39,7 +44,7 @@ def experiment_page(results: Results, scores: Table, tests: Table | None, drawn:
     ]
     title = f"{results.plan.title} ({results.plan.dataset})"
     foot = f"Made by mixseg {__version__} from the runs of {results.folder.resolve().name}."
-    return page(title, [each for each in sections if each[1]], lead=_lead(results), foot=foot)
+    return page(title, [each for each in sections if each[1]], lead=lead, foot=foot)
 
 
 def _figures(drawn: Sequence[Drawn]) -> Html:
@@ -54,40 +59,46 @@ def table_html(content: Table) -> Html:
     return joined([*parts, paragraph(content.reading, kind="soft")])
 
 
-def _lead(results: Results) -> str:
+def lead(results: Results, tested: Mapping[str, Sequence[Tested]]) -> str:
     """How the row that others are held against stands in the first setting that has it, and how much is there."""
     if results.plan.measured:
         return "Measured on new networks: nothing is trained."
     scored = (
-        (column, {each.cell.row: (each, found) for each in cells if (found := _dsc(results, each))})
-        for column, cells in results.columns.items()
+        (column, [each for each in cells if _dsc(results, each).patients]) for column, cells in results.columns.items()
     )
-    standing = next(
-        (_standing(results, column, found) for column, found in scored if found), "Nothing is finished yet."
-    )
+    said = next((_standing(results, column, cells, tested.get(column, ())) for column, cells in scored if cells), "")
     done = len({run.path for each in results.filled for run in each.runs})
     asked = done + len(results.gaps)
-    return f"{standing} {done} of {count(asked, 'run')} of this table {'is' if done == 1 else 'are'} finished."
+    finished = f"{done} of {count(asked, 'run')} of this table {'is' if done == 1 else 'are'} finished."
+    return f"{said or 'Nothing is finished yet.'} {finished}"
 
 
-def _dsc(results: Results, each: Filled) -> Spread | None:
-    return each.score("dsc", part=results.part, output=each.answer)
+def _dsc(results: Results, each: Filled) -> Estimate:
+    return each.estimate("dsc", part=results.part, output=each.answer)
 
 
-def _standing(results: Results, column: str, scored: Mapping[str, tuple[Filled, Spread]]) -> str:
-    held = reference(results, [each for each, _ in scored.values()])
-    means = {name: 100 * found.mean for name, (_, found) in scored.items()}
-    own = scored[held.cell.row][1]
-    sentence = (
-        f"{heading(results.plan.columns, column)}: {row_name(results.plan, held.cell.row)} has "
-        f"{means.pop(held.cell.row):.1f} % DSC on the {part_name(results.part)} scans ({count(own.seeds, 'seed')})"
+def _standing(results: Results, column: str, scored: Sequence[Filled], tested: Sequence[Tested]) -> str:
+    """The row that others are held against with its interval, then against the best of the others."""
+    held = reference(results, scored)
+    own = _dsc(results, held)
+    name = row_name(results.plan, held.cell.row)
+    where = f"{count(own.patients, f'{part_name(results.part)} patient')}, {count(own.seeds, 'seed')}"
+    sentence = f"{heading(results.plan.columns, column)}: {name} has {100 * own.mean:.1f} % DSC ({span(own)}; {where})."
+    others = [each for each in scored if each is not held]
+    if not others:
+        return sentence
+    best = max(others, key=lambda each: _dsc(results, each).mean)
+    rival = row_name(results.plan, best.cell.row)
+    of_pair = [each for each in tested if each.metric == "dsc" and _are(each, name, rival)]
+    # Each curve has a reference of its own: the two may not have been compared.
+    return (
+        f"{sentence} {standing(of_pair[0]._replace(first=name, second=rival), results.part)}" if of_pair else sentence
     )
-    if not means:
-        return f"{sentence}."
-    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    if low == high:
-        return f"{sentence}, {low} {means[low]:.1f} %."
-    return f"{sentence}; the others lie between {means[low]:.1f} % ({low}) and {means[high]:.1f} % ({high})."
+
+
+def _are(each: Tested, first: str, second: str) -> bool:
+    """Whether a test is between the answers of two rows: a side is called by its row and its output."""
+    return each.first.rpartition(", ")[0] == first and each.second.rpartition(", ")[0] == second
 
 
 def _runs(results: Results) -> Html:

@@ -1,4 +1,4 @@
-"""``mixseg report`` of an experiment: ``report.html``, ``table.md``, ``table.tex``, ``figures/*.png`` in its folder."""
+"""``mixseg report`` of an experiment: ``report.html``, its tables and ``figures/*.png`` in its folder."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mixseg.core.files import replacing
+from mixseg.report.csv_tables import csv_text
 from mixseg.report.experiment.figures import FIGURES, Drawn
-from mixseg.report.experiment.page import experiment_page
+from mixseg.report.experiment.page import experiment_page, lead
 from mixseg.report.experiment.results import read_results
-from mixseg.report.experiment.tables import score_table
+from mixseg.report.experiment.tables import score_records, score_table
 from mixseg.report.experiment.tables_complexity import complexity_table
 from mixseg.report.experiment.tables_latex import latex
 from mixseg.report.experiment.tables_markdown import markdown
-from mixseg.report.experiment.tables_tests import paired_tests
+from mixseg.report.experiment.tables_tests import paired_tests, records_of_tests, table_of_tests
 
 FOLDER = "figures"
 SHARP = 200
@@ -30,15 +31,19 @@ def write_experiment(folder: Path, out: Path | None = None) -> Path:
     results = read_results(folder)
     measured = results.plan.measured
     scores = complexity_table(results) if measured else score_table(results)
-    tests = None if measured else paired_tests(results)
+    tested = {} if measured else paired_tests(results)
+    tests = table_of_tests(results, tested)
     drawn = {} if measured else {name: row.draw(results) for name, row in FIGURES.items()}
     label = f"{results.plan.dataset}-{results.plan.experiment}"
     tables = {label: scores, **({f"{label}-tests": tests} if tests else {})}
     _write(folder / "table.md", "\n".join(markdown(table) for table in tables.values()))
     _write(folder / "table.tex", "\n".join(latex(table, name) for name, table in tables.items()))
+    if not measured:
+        _write(folder / "table.csv", csv_text(score_records(results)))
+        _write(folder / "tests.csv", csv_text(records_of_tests(tested)))
     _write_pictures(folder / FOLDER, [each for of_kind in drawn.values() for each in of_kind])
     out = out or folder / "report.html"
-    _write(out, experiment_page(results, scores, tests, drawn))
+    _write(out, experiment_page(results, scores, tests, drawn, lead=lead(results, tested)))
     return out
 
 

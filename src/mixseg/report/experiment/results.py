@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixseg.evaluation.scores import Row
+from mixseg.evaluation.metrics import bounds
+from mixseg.evaluation.scores import Row, samples
+from mixseg.evaluation.statistics import Estimate, estimate
 from mixseg.experiments.plan import Cell, Plan, read_plan, run_path
 from mixseg.experiments.states import state_of
 from mixseg.report.run_files import RunFiles
@@ -79,9 +81,13 @@ class Filled:
         said = [gap.why for gap in self.gaps]
         return next((why for why in (FAILED, NOT_FINISHED) if why in said), NOT_RUN)
 
-    def rows(self, part: str, output: str, checkpoint: str = "last") -> list[Row]:
-        """The scores of all seeds."""
-        return [row for run in self.runs for row in run.chosen(part=part, branch=output, checkpoint=checkpoint)]
+    def trainings(self, part: str, output: str, checkpoint: str = "last") -> list[list[Row]]:
+        """The scores of each seed."""
+        return [run.chosen(part=part, branch=output, checkpoint=checkpoint) for run in self.runs]
+
+    def estimate(self, metric: str, *, part: str, output: str, checkpoint: str = "last") -> Estimate:
+        """The mean over scans of all seeds, and where it may lie for other patients and seeds."""
+        return estimate(samples(self.trainings(part, output, checkpoint), metric), bounds=bounds(metric))
 
     def score(self, metric: str, *, part: str, output: str, checkpoint: str = "last") -> Spread | None:
         """Mean and spread over the seeds that have it, as metrics.csv counts (DSC from 0 to 1); None without any."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
+from mixseg.evaluation.metrics import METRICS
+from mixseg.evaluation.scores import interval_text
+from mixseg.evaluation.statistics import Estimate
 from mixseg.experiments.plan import Plan
 from mixseg.methods.outputs import short_name, teacher_first
 from mixseg.report.experiment.results import Filled, Results, Spread
 from mixseg.report.experiment.tables_paper import beside
-from mixseg.report.wording import part_name
+from mixseg.report.paired import ONE_SEED
+from mixseg.report.wording import count, part_name
 
 CHECKPOINTS = ("last", "best")
 MEASURES = {"DSC": ("dsc", 100.0), "HD95": ("hd95_vox", 1.0)}
 """By head: the score, and what makes it percent or voxels."""
 NO_PAPER = "-"
+INTERVAL = "95 % interval"
 COSTS = {"scans": "partly labelled scans", "voxels": "labelled voxels", "strokes": "strokes"}
 """What the labels of a cell cost, by the name of the plan."""
 
@@ -52,12 +58,12 @@ class Table:
 
 
 def score_table(results: Results) -> Table:
-    """Every cell of the plan: mean ± sd over seeds of both checkpoints, in brackets the difference from the paper."""
+    """Every cell of the plan: mean ± sd over seeds, its interval, in brackets the difference from the paper."""
     plan = results.plan
     values = (_theirs(results, each, output, "dsc") for each in results.filled for output in each.cell.outputs)
     held = any(value is not None for value in values)
     costs = [name for name in COSTS if any(name in each.cell.budget for each in results.filled)]
-    head = (plan.varies, "output", "seeds", *(COSTS[name] for name in costs), *score_head(held=held))
+    head = (plan.varies, "output", "seeds", *(COSTS[name] for name in costs), *score_head(held=held, intervals=True))
     groups = (
         Group(
             heading(plan.columns, column),
@@ -72,21 +78,34 @@ def score_table(results: Results) -> Table:
     return Table(plan.title, head, 2, tuple(groups), _reading(results, held=held))
 
 
-def score_head(*, held: bool = True) -> Iterator[str]:
+def score_head(*, held: bool = True, intervals: bool = False) -> Iterator[str]:
     """What stands above ``score_cells``."""
     for measure in MEASURES:
-        yield from (f"{measure} {checkpoint}" for checkpoint in CHECKPOINTS)
+        for checkpoint in CHECKPOINTS:
+            yield f"{measure} {checkpoint}"
+            if intervals:
+                yield INTERVAL
         if held:
             yield "paper"
 
 
 def score_cells(
-    score: Callable[[str, str], Spread | None], theirs: Mapping[str, float | None], otherwise: str, *, held: bool = True
+    score: Callable[[str, str], Spread | None],
+    theirs: Mapping[str, float | None],
+    otherwise: str,
+    *,
+    held: bool = True,
+    within: Callable[[str, str], Estimate] | None = None,
 ) -> Iterator[str]:
-    """Of each measure ``score(metric, checkpoint)`` against ``theirs[metric]``; ``otherwise`` without a value."""
+    """Of each measure ``score(metric, checkpoint)`` against ``theirs[metric]``; ``otherwise`` without a value.
+
+    Where ``within`` gives the interval of a mean, that follows.
+    """
     for metric, factor in MEASURES.values():
         for checkpoint in CHECKPOINTS:
             yield value_text(score(metric, checkpoint), factor, theirs[metric], otherwise)
+            if within is not None:
+                yield interval_text(within(metric, checkpoint), factor)
         if held:
             yield NO_PAPER if (value := theirs[metric]) is None else f"{value:.2f}"
 
@@ -113,6 +132,21 @@ def value_text(found: Spread | None, factor: float, reference: float | None = No
     return f"{mean:.2f}{spread}" + ("" if reference is None else f" ({mean - reference:+.2f})")
 
 
+def score_records(results: Results) -> list[dict[str, object]]:
+    """Every score of every output as numbers, as metrics.csv counts, for a table that programs read."""
+    found: list[dict[str, object]] = []
+    for each in results.filled:
+        for output, checkpoint, metric in product(each.cell.outputs, CHECKPOINTS, METRICS):
+            within = each.estimate(metric, part=results.part, output=output, checkpoint=checkpoint)
+            over_seeds = each.score(metric, part=results.part, output=output, checkpoint=checkpoint)
+            if over_seeds is None or not within.patients:
+                continue
+            where = {"row": each.cell.row, "setting": each.cell.column, "output": output, "checkpoint": checkpoint}
+            theirs = {"paper": _theirs(results, each, output, metric)}
+            found.append({**where, "score": metric, **within._asdict(), "sd_over_seeds": over_seeds.sd, **theirs})
+    return found
+
+
 def _names(filled: Filled, output: str) -> Iterator[str]:
     yield filled.cell.row
     yield short_name(output, filled.runs[0].branches if filled.runs else filled.cell.outputs)
@@ -129,8 +163,11 @@ def _scores(results: Results, filled: Filled, output: str, *, held: bool) -> Ite
     def score(metric: str, checkpoint: str) -> Spread | None:
         return filled.score(metric, part=results.part, output=output, checkpoint=checkpoint)
 
+    def within(metric: str, checkpoint: str) -> Estimate:
+        return filled.estimate(metric, part=results.part, output=output, checkpoint=checkpoint)
+
     theirs = {metric: _theirs(results, filled, output, metric) for metric, _ in MEASURES.values()}
-    return score_cells(score, theirs, filled.why_empty or "not scored", held=held)
+    return score_cells(score, theirs, filled.why_empty or "not scored", held=held, within=within)
 
 
 def _seeds(filled: Filled) -> str:
@@ -143,17 +180,21 @@ def _theirs(results: Results, filled: Filled, output: str, metric: str) -> float
 
 
 def _reading(results: Results, *, held: bool) -> str:
-    rows = (row for each in results.filled for run in each.runs for row in run.rows)
-    scans = len({row.case for row in rows if row.part == results.part})
+    rows = [row for each in results.filled for run in each.runs for row in run.rows if row.part == results.part]
+    scans, patients = len({row.case for row in rows}), len({row.patient for row in rows})
+    units = f"{scans} of {count(patients, 'patient')}" if scans != patients else f"{scans}"
     sentences = [
-        f"{part_name(results.part).capitalize()} scans ({scans}); DSC in percent, HD95 in voxels of the training grid: "
-        "the mean over seeds of the mean over scans, and ± the standard deviation over seeds where there are several.",
+        f"{part_name(results.part).capitalize()} scans ({units}); DSC in percent, HD95 in voxels of the training grid: "
+        "the mean over seeds of the mean over scans, and ± the standard deviation over seeds where there are several. "
+        "The interval is that of the mean, from a bootstrap over patients and, where there are several, over seeds.",
         "last is the end of training, best the checkpoint with the highest validation DSC of the method's answer.",
         "In brackets: the difference from the paper, whose values are means of 3 runs on its own split; which "
         "checkpoint it scored is not stated."
         if held
         else f"The paper prints no values of this on {results.plan.dataset}.",
     ]
+    if any(len(each.runs) == 1 for each in results.filled):
+        sentences.append(ONE_SEED)
     if results.plan.quick:
         sentences.append("A quick trial of few steps with small networks: its figures say nothing about the methods.")
     return " ".join(sentences)

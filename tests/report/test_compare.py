@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 import found_runs
 from fake_runs import write_run
@@ -159,11 +158,11 @@ def by_patient(*runs, branch):
     )
 
 
-def test_the_paired_test_is_that_of_scipy_and_statsmodels_on_the_answers(runs, page):
+def test_the_paired_test_is_that_of_scipy_on_the_answers(runs, page):
     ours, theirs = by_patient(*runs[1:], branch="bottom"), by_patient(runs[0], branch="top")
     teacher = by_patient(*runs[1:], branch="top")
     p = [stats.wilcoxon(ours - theirs).pvalue, stats.wilcoxon(ours - teacher).pvalue]
-    corrected = multipletests(p, method="holm")[1]
+    corrected = [min(1, 2 * each) if each == min(p) else max(each, min(1, 2 * min(p))) for each in p]
     found = re.findall(r"<tr><td>kl-ent, student</td><td>(.*?)</td><td>DSC \(points\)</td>(.*?)</tr>", page)
     assert [name for name, _ in found] == ["lower-bound, network", "kl-ent, teacher"]
     for (_, cells), other, raw, holm in zip(found, (theirs, teacher), p, corrected, strict=True):

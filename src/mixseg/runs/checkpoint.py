@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from mixseg.core.errors import MixsegError, lacks_memory
 from mixseg.core.files import replacing
 from mixseg.methods import Method
+from mixseg.runs import checksum
 from mixseg.runs.log import Record
 
 Weights = dict[str, Tensor]
@@ -188,12 +189,18 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise
+        file.close()
+        checksum.append(temporary)
 
 
 def _read(path: Path, device: torch.device, needed: Set[str], *, mmap: bool = False) -> dict[str, Any]:
     if not path.exists():
         raise MixsegError(
             f"{path} does not exist: train the run first, or name another checkpoint.", "file-missing", file=path
+        )
+    if not checksum.verify(path):
+        raise MixsegError(
+            f"{path} was damaged since it was written (its checksum is another): {ANOTHER}", "broken-file", file=path
         )
     try:
         whole = zipfile.is_zipfile(path)

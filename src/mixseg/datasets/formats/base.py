@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -18,10 +17,19 @@ from mixseg.datasets.formats.geometry import Geometry
 
 NIFTI = (".nii.gz", ".nii")
 SEGMENTS = (".seg.nrrd",)
-ITK = (".nrrd", ".nhdr", ".mha", ".mhd", ".png", ".bmp", ".tif", ".tiff", ".jpg", ".jpeg")
+NRRD = (".nrrd", ".nhdr")
+META = (".mha", ".mhd")
+PICTURES = (".png", ".bmp", ".tif", ".tiff", ".jpg", ".jpeg")
+"""Formats without a voxel size: whatever resolution they hold is a printer's."""
+ITK = (*NRRD, *META, *PICTURES)
 HDF5 = (".h5", ".hdf5")
 SUFFIXES = (*NIFTI, *SEGMENTS, *ITK, *HDF5)
 """What can be read; a suffix comes before those that it ends with."""
+
+LARGEST = 1 << 32
+"""Bytes of voxels, as they are read, that one file may hold: 4 GiB, a float of 4 bytes in each of 1024^3 voxels."""
+
+LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
 TRANSPOSED = ".T"
 """After an h5 key: the file holds (K, J, I), as SimpleITK hands arrays to numpy, or (J, I) for one slice."""
@@ -59,7 +67,15 @@ def format_of(path: Path) -> Format:
         from mixseg.datasets.formats import segments
 
         return segments
-    if ending in ITK:
+    if ending in NRRD:
+        from mixseg.datasets.formats import nrrd
+
+        return nrrd
+    if ending in META:
+        from mixseg.datasets.formats import metaimage
+
+        return metaimage
+    if ending in PICTURES:
         from mixseg.datasets.formats import itk
 
         return itk
@@ -82,13 +98,53 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise _unreadable(path, error) from error
-    except (RuntimeError, ValueError, KeyError, EOFError, MemoryError, OverflowError, zlib.error) as error:
-        # SimpleITK raises RuntimeError for everything, nibabel ValueError or EOFError for missing bytes.
-        raise (_too_large(path) if lacks_memory(error) else _broken(path)) from error
-    except Exception as error:
-        if type(error).__module__.startswith("nibabel"):  # its own exceptions derive from Exception alone
-            raise _broken(path) from error
+    except MixsegError:
         raise
+    except Exception as error:  # damage can break a reader anywhere, below Python too
+        raise (_too_large(path) if lacks_memory(error) else _broken(path)) from error
+
+
+def check_size(path: Path, claimed: int, at_most: int) -> None:
+    """Nothing, if voxels of ``claimed`` bytes may be read: asked before there is memory for them.
+
+    Args:
+        path: Whose header claims it.
+        claimed: Bytes of the voxels in memory.
+        at_most: Bytes that the file, unfolded, can hold.
+
+    Raises:
+        MixsegError: If they are more than ``LARGEST``.
+        MemoryError: If there is no memory for them.
+        ValueError: If the file cannot hold them.
+    """
+    if claimed > LARGEST:
+        np.empty(claimed, np.uint8)
+        raise MixsegError(
+            f"{path} holds {claimed / 2**30:.1f} GiB of voxels, and one file may hold {LARGEST / 2**30:g}: crop or "
+            "resample the scan, or store it in a smaller type.",
+            "scan-too-large",
+            file=path,
+            bytes=claimed,
+        )
+    if claimed > at_most:
+        raise ValueError(f"{claimed} bytes of voxels in a file that holds {at_most} at most")
+
+
+def checked_axes(sizes: Sequence[int], path: Path) -> tuple[int, int, int]:
+    """The sizes of the three axes of a scan.
+
+    Raises:
+        MixsegError: If there are more.
+    """
+    if any(n != 1 for n in sizes[3:]):
+        raise MixsegError(
+            f"{path} holds {len(sizes)} axes of sizes {tuple(sizes)}: save each 3D scan as a file of its own.",
+            "wrong-axes",
+            file=path,
+            axes=len(sizes),
+        )
+    i, j, k = (*sizes[:3], 1, 1)[:3]
+    return i, j, k
 
 
 def grey(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:

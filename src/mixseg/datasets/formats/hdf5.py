@@ -39,7 +39,8 @@ def keys(path: Path) -> tuple[str, ...]:
 
 def write(path: Path, array: NDArray[np.generic], place: Geometry, key: str) -> None:
     """Write one compressed array; its affine, where known, is an attribute."""
-    with h5py.File(path, "w") as file:
+    # Since HDF5 1.10 (2016) a file has checksums of all but the arrays, and of these where they are compressed.
+    with h5py.File(path, "w", libver="v110") as file:
         node = file.create_dataset(key or "image", data=array, compression="gzip", compression_opts=1)
         if place.spacing_known:
             node.attrs["affine"] = place.affine

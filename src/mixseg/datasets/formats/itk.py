@@ -1,8 +1,10 @@
-"""NRRD, MetaImage and flat pictures through SimpleITK; its LPS geometry becomes RAS+."""
+"""Flat pictures through SimpleITK, and NRRD and MetaImage written with it; its LPS geometry becomes RAS+."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +14,27 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Volume
-from mixseg.datasets.formats.base import grey
+from mixseg.datasets.formats.base import LPS_TO_RAS, META, NRRD, PICTURES, check_size, checked_axes, grey
+from mixseg.datasets.formats.compressed import EXPANSION
 from mixseg.datasets.formats.geometry import Geometry
 
 sitk: Any = SimpleITK  # its functions have no types
 
-VOLUMES = (".nrrd", ".nhdr", ".mha", ".mhd")
-
-PICTURES = (".png", ".bmp", ".tif", ".tiff", ".jpg", ".jpeg")
-"""Formats without a voxel size: whatever resolution they hold is a printer's."""
-
-LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
+PNG = b"\x89PNG\r\n\x1a\n"
+LONGEST_VALUE = {".tif": 8, ".tiff": 8}
+"""Bytes of one value of a pixel; 2 in the other formats."""
+TIGHTEST = 8
+"""How many times tighter than deflate a picture may be: of an even grey, say."""
 
 sitk.ProcessObject.SetGlobalWarningDisplay(False)  # what matters is raised; the rest would tear progress bars
 
 
 def read(path: Path, key: str = "") -> Volume:
-    """The voxels, transposed from SimpleITK's (K, J, I) to (I, J, K)."""
+    """The pixels, transposed from SimpleITK's (J, I) to (I, J)."""
+    if path.suffix.lower() == ".png":
+        _check_chunks(path)
+    place = geometry(path)
     image = sitk.ReadImage(str(path))
-    place = place_of(image, path)
     array = sitk.GetArrayFromImage(image)
     if image.GetNumberOfComponentsPerPixel() > 1:
         array = grey(array, path)
@@ -38,8 +42,29 @@ def read(path: Path, key: str = "") -> Volume:
 
 
 def geometry(path: Path, key: str = "") -> Geometry:
-    """The geometry, from the header alone."""
-    return place_of(header(path), path)
+    """The size, from the header alone: pictures have no other geometry."""
+    reader = header(path)
+    shape = checked_axes([int(n) for n in reader.GetSize()], path)
+    values = prod(shape) * int(reader.GetNumberOfComponents())
+    longest = LONGEST_VALUE.get(path.suffix.lower(), 2)
+    check_size(path, values * longest, path.stat().st_size * EXPANSION * TIGHTEST)
+    return Geometry(shape, np.eye(4), spacing_known=False)
+
+
+def _check_chunks(path: Path) -> None:
+    """Nothing, if a PNG is whole and the checksum of each of its parts is right: the library reads on without.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    with path.open("rb") as file:
+        kind = b"" if file.read(len(PNG)) == PNG else b"IEND"
+        while kind != b"IEND":
+            length = int.from_bytes(file.read(4), "big")
+            kind = file.read(4)
+            content, checksum = file.read(length), file.read(4)
+            if len(checksum) < 4 or int.from_bytes(checksum, "big") != zlib.crc32(content, zlib.crc32(kind)):
+                raise ValueError("a part is damaged")
 
 
 def header(path: Path) -> Any:  # noqa: ANN401 - SimpleITK has no types
@@ -95,7 +120,7 @@ def _save(image: Any, path: Path, meta: dict[str, str]) -> None:  # noqa: ANN401
 
 
 def _put(image: Any, place: Geometry, like: Path | None) -> None:  # noqa: ANN401 - SimpleITK has no types
-    source = header(like) if like is not None and like.suffix.lower() in VOLUMES else None
+    source = header(like) if like is not None and like.suffix.lower() in (*NRRD, *META) else None
     if source is not None and source.GetDimension() == image.GetDimension():
         image.SetSpacing(source.GetSpacing())
         image.SetOrigin(source.GetOrigin())
@@ -105,24 +130,3 @@ def _put(image: Any, place: Geometry, like: Path | None) -> None:  # noqa: ANN40
     image.SetSpacing(place.spacing)
     image.SetOrigin(lps[:3, 3].tolist())
     image.SetDirection((lps[:3, :3] / np.array(place.spacing)).ravel().tolist())
-
-
-def place_of(image: Any, path: Path) -> Geometry:  # noqa: ANN401 - an image or a reader: both answer alike
-    """The geometry of a SimpleITK image or of a reader that has read its header."""
-    size = tuple(int(n) for n in image.GetSize())
-    if any(n != 1 for n in size[3:]):
-        raise MixsegError(
-            f"{path} holds {len(size)} axes of sizes {size}: save each 3D scan as a file of its own.",
-            "wrong-axes",
-            file=path,
-            axes=len(size),
-        )
-    i, j, k = (*size[:3], 1)[:3]
-    if path.suffix.lower() in PICTURES:
-        return Geometry((i, j, k), np.eye(4), spacing_known=False)
-    axes = min(len(size), 3)
-    direction = np.array(image.GetDirection()).reshape(len(size), len(size))[:axes, :axes]
-    lps = np.eye(4)
-    lps[:axes, :axes] = direction * np.array(image.GetSpacing())[:axes]
-    lps[:axes, 3] = image.GetOrigin()[:axes]
-    return Geometry((i, j, k), LPS_TO_RAS @ lps + 0.0)  # + 0.0: minus zero becomes zero

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Volume
-from mixseg.datasets.formats.base import grey
+from mixseg.datasets.formats.base import check_size, grey
+from mixseg.datasets.formats.compressed import EXPANSION, drain, unzipped
 from mixseg.datasets.formats.geometry import Geometry
 
 nib: Any = nibabel  # its functions have no types
 
 SUFFIXES = (".nii", ".nii.gz")
+
+LONGEST = 540
+"""Bytes of a header: that of NIfTI 2 is the longer one."""
+LONGEST_EXTENSIONS = 1 << 26
 
 UNITS = {1: 1e3, 3: 1e-3}
 """Code of the spatial unit -> mm: meters and microns. Any other code is mm, or says nothing."""
@@ -25,9 +31,14 @@ UNITS = {1: 1e3, 3: 1e-3}
 
 def read(path: Path, key: str = "") -> Volume:
     """The voxels (scaled as the header says) with the affine that nibabel prefers, sform, then qform, in mm."""
-    image: Any = nib.load(path, mmap=False)
+    image = _image(path)
     place = _geometry(image, path)
-    array = np.asanyarray(image.dataobj)
+    if path.name.lower().endswith(".gz"):
+        with unzipped(path) as file:  # nibabel stops at the last voxel, and the checksum comes after it
+            array = np.asanyarray(type(image).from_stream(file).dataobj)
+            drain(file)
+    else:
+        array = np.asanyarray(image.dataobj)
     if array.dtype.names:  # RGB and RGBA voxels are records
         array = grey(structured_to_unstructured(array), path)
     return Volume(array.reshape(place.shape), place.affine, place.spacing_known)
@@ -35,7 +46,23 @@ def read(path: Path, key: str = "") -> Volume:
 
 def geometry(path: Path, key: str = "") -> Geometry:
     """The geometry, from the header alone."""
-    return _geometry(nib.load(path), path)
+    return _geometry(_image(path), path)
+
+
+def _image(path: Path) -> Any:  # noqa: ANN401 - nibabel has no types
+    """The header and how to come to the voxels, after a check of what the header claims."""
+    compressed = path.name.lower().endswith(".gz")
+    with unzipped(path) if compressed else path.open("rb") as file:
+        start = file.read(LONGEST)
+    kind = next((kind for kind in (nib.Nifti1Header, nib.Nifti2Header) if kind.may_contain_header(start)), None)
+    if kind is not None:
+        header = kind(start[: kind.sizeof_hdr], check=False)
+        claimed = prod(int(size) for size in header.get_data_shape()) * header.get_data_dtype().itemsize
+        skipped = int(header["vox_offset"])
+        if not 0 <= skipped <= LONGEST_EXTENSIONS:
+            raise ValueError(f"voxels from byte {skipped} on")
+        check_size(path, claimed, path.stat().st_size * (EXPANSION if compressed else 1) - skipped)
+    return nib.load(path, mmap=False)
 
 
 def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | None) -> None:

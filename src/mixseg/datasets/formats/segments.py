@@ -7,15 +7,16 @@ in the order of the file and ``segments`` gives them in this order, so that call
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mixseg.core.colours import code
 from mixseg.core.errors import MixsegError, listed
 from mixseg.core.types import Volume
-from mixseg.datasets.formats import itk
+from mixseg.datasets.formats import nrrd
 from mixseg.datasets.formats.geometry import Geometry
 
 STATUS = "Segmentation.Status"
@@ -42,13 +43,11 @@ class Segment(NamedTuple):
 
 def read(path: Path, key: str = "") -> Volume:
     """The label map: 0 where nothing is painted, else the number of the segment."""
-    image = itk.sitk.ReadImage(str(path))
-    place = itk.place_of(image, path)
-    layers = itk.sitk.GetArrayFromImage(image)
-    if image.GetNumberOfComponentsPerPixel() == 1:
-        layers = layers[..., None]
+    header = nrrd.header(path)
+    place = nrrd.place_of(header, path)
+    layers = nrrd.voxels(header, path)
     result = np.zeros(layers.shape[:-1], dtype=np.uint16)
-    found = _segments(image)
+    found = _segments(header.meta)
     unclaimed = layers != 0
     for number, segment in enumerate(found, start=1):
         if segment.layer >= layers.shape[-1]:
@@ -86,16 +85,15 @@ def read(path: Path, key: str = "") -> Volume:
 
 def geometry(path: Path, key: str = "") -> Geometry:
     """The geometry, from the header alone."""
-    return itk.geometry(path)
+    return nrrd.geometry(path)
 
 
 def segments(path: Path) -> list[Segment]:
     """Those of the file, the one that ``read`` calls 1 first."""
-    return _segments(itk.header(path))
+    return _segments(nrrd.header(path).meta)
 
 
-def _segments(image: Any) -> list[Segment]:  # noqa: ANN401 - an image or a reader: both answer alike
-    meta = {key: image.GetMetaData(key) for key in image.GetMetaDataKeys()}
+def _segments(meta: Mapping[str, str]) -> list[Segment]:
     numbers = sorted(int(match[1]) for key in meta if (match := re.fullmatch(r"Segment(\d+)_ID", key)))
     return [
         Segment(

@@ -21,6 +21,7 @@ from mixseg.inference.volumes import check_table, write_volumes
 from mixseg.methods.outputs import MEAN_OF_BOTH, output_name
 from mixseg.runs.config import Config
 from mixseg.runs.folder import RunFolder
+from mixseg.runs.model_file import ModelFile, trained_at
 
 
 def predict_folder(
@@ -45,7 +46,7 @@ def predict_folder(
     they are written. What the same command wrote before is replaced. ``volumes.csv`` has the ml of each structure.
 
     Args:
-        run: A run folder.
+        run: A run folder, or a model file.
         images: A folder of image files, or one of them, or a dataset in a known layout.
         out: Gets a label map of the name of each image, on its grid.
         checkpoint: Which weights; None is the best ones if there are any, else the last ones.
@@ -63,7 +64,7 @@ def predict_folder(
     Raises:
         MixsegError: A map would be lost, which is told before any work; or images could not be predicted.
     """
-    folder = RunFolder(run)
+    folder = trained_at(run)
     facts, classes = folder.facts, _classes(folder)
     config = covered(folder.config, window=window, overlap=overlap)
     pairs = nesting(nested, facts.get("nested", {}), classes)
@@ -145,7 +146,7 @@ def _failed(error: Exception, target: Target) -> str:
     return str(error)
 
 
-def _classes(run: RunFolder) -> list[str]:
+def _classes(run: RunFolder | ModelFile) -> list[str]:
     """Their names by index, after which files may be called."""
     classes: list[str] = run.facts["classes"]
     for name in classes:
@@ -181,7 +182,7 @@ def _who(predictor: Predictor) -> str:
     return f"The {mean_of}{output_name(predictor.answer, predictor.method.outputs)} of the {predictor.origin}"
 
 
-def _unfinished(run: RunFolder) -> list[str]:
+def _unfinished(run: RunFolder | ModelFile) -> list[str]:
     """One sentence, or none if it is finished."""
     if run.finished is not None:
         return []

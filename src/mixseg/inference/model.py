@@ -15,7 +15,7 @@ from mixseg.data.arrays import make_scan
 from mixseg.data.scan import Scan, times
 from mixseg.inference.predictor import Predictor
 from mixseg.runs.device import torch_as_it_was
-from mixseg.runs.folder import RunFolder
+from mixseg.runs.model_file import trained_at
 
 
 def load(
@@ -25,7 +25,7 @@ def load(
     branch: Branch | None = None,
     device: Device = "auto",
 ) -> Model:
-    """The model of a run folder, from Python or from the command line; arguments as for ``Model``."""
+    """The model of a run folder, or of a file that was exported from one; arguments as for ``Model``."""
     return Model(as_path(run, "run"), checkpoint=checkpoint, branch=branch, device=device)
 
 
@@ -35,7 +35,7 @@ def predict(
     """The label map of an image: class indices on the grid of the image.
 
     Args:
-        model: What ``train`` or ``load`` returned, or a run folder (which is then read anew at every call).
+        model: What ``train`` or ``load`` returned; or a run folder or model file, which is read anew at every call.
         image: As for ``scan``.
         spacing: Voxel size in mm, for a model that was trained at one.
     """
@@ -46,7 +46,7 @@ class Model:
     """A trained run, ready to predict.
 
     Args:
-        run: The run folder.
+        run: The run folder, or a model file.
         checkpoint: "best" on the validation scans or "last"; None is the best one if there is one.
         branch: Of a method with two: "student", "teacher", or the mean of "both"; None is the student.
         device: Where to compute.
@@ -61,9 +61,9 @@ class Model:
         device: Device = "auto",
     ) -> None:
         self.run = run
-        folder = RunFolder(run)
+        source = trained_at(run)
         with torch_as_it_was():
-            self.predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch)
+            self.predictor = Predictor.of(source, device=device, checkpoint=checkpoint, branch=branch)
         self.config = self.predictor.config
         self.classes, self.channels = tuple(self.predictor.classes), self.predictor.channels
 

@@ -33,6 +33,7 @@ from mixseg.runs.checkpoint import weights_hash
 from mixseg.runs.config import Config, to_dict
 from mixseg.runs.device import Hardware, make_fabric, settle_precision
 from mixseg.runs.folder import RunFolder
+from mixseg.runs.model_file import ModelFile
 
 
 class Slab(NamedTuple):
@@ -189,7 +190,7 @@ class Predictor:
 
     @staticmethod
     def of(
-        run: RunFolder,
+        run: RunFolder | ModelFile,
         *,
         device: Device = "auto",
         checkpoint: str | None = None,
@@ -199,7 +200,7 @@ class Predictor:
         """That of a run.
 
         Args:
-            run: A run with weights.
+            run: A run with weights, or the model of one.
             device: Where to compute.
             checkpoint: Which weights; None is the best ones if there are any, else the last ones.
             branch: Which of two answers; None is the method's own.

@@ -15,15 +15,17 @@ from lightning_fabric import Fabric
 from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 
+from mixseg.core.errors import MixsegError
 from mixseg.core.progress import Progress
 from mixseg.methods import Method, MethodOptions, make_method
 from mixseg.networks import Network, make_network
 from mixseg.networks.folding import folded
 from mixseg.networks.redundant_biases import drop_idle_biases
-from mixseg.runs.checkpoint import load_weights
+from mixseg.runs.checkpoint import give_weights, load_weights
 from mixseg.runs.config import Config
 from mixseg.runs.device import configure_tracer
 from mixseg.runs.folder import RunFolder
+from mixseg.runs.model_file import ModelFile
 
 
 class Trained(NamedTuple):
@@ -57,9 +59,23 @@ def build(config: Config, *, channels: int, classes: int) -> Method:
     return make_method(config.method.name, network, config.method.weights, MethodOptions(config.method, ablation))
 
 
-def load(run: RunFolder, *, channels: int, classes: int, checkpoint: str | None = "last") -> Trained:
-    """The method that a run trained, in evaluation mode on the CPU; None is the best checkpoint if there is one."""
+def load(run: RunFolder | ModelFile, *, channels: int, classes: int, checkpoint: str | None = "last") -> Trained:
+    """The method that a run trained, in evaluation mode on the CPU; None is the best checkpoint if there is one.
+
+    Raises:
+        MixsegError: There are no such weights, or they are damaged or of another architecture.
+    """
     method = build(run.config, channels=channels, classes=classes)
+    if isinstance(run, ModelFile):
+        if checkpoint not in (None, run.checkpoint):
+            raise MixsegError(
+                f"{run.path} holds the {run.checkpoint} checkpoint alone: leave --checkpoint {checkpoint} out.",
+                "file-missing",
+                file=run.path,
+            )
+        weights, step = run.weights()
+        give_weights(method, weights, run.path)
+        return Trained(method.eval(), run.checkpoint, step)
     chosen = checkpoint or ("best" if (run.path / "best.pt").exists() else "last")
     step = load_weights(method, run.path / f"{chosen}.pt")
     return Trained(method.eval(), chosen, step)

@@ -77,7 +77,7 @@ class State:
             return
         device = next(self.method.parameters()).device
         content = _read(folder / "last.pt", device, {"method", "step", "optimizer", "best"})
-        _load(self.method, content["method"], folder / "last.pt")
+        give_weights(self.method, content["method"], folder / "last.pt")
         self.optimizer.load_state_dict(content["optimizer"])
         self.step = content["step"]
         self.best_score, self.best_step = content["best"]["score"], content["best"]["step"]
@@ -167,7 +167,7 @@ def load_weights(method: Method, path: Path) -> int:
     """Give ``method`` the weights to predict with of a checkpoint; returns the step it was made at."""
     content = _read(path, torch.device("cpu"), WEIGHTS, mmap=True)  # two thirds of last.pt are the optimiser's
     averaged = content.get("average")  # a run of version 0.1.0 may have kept one, which answers
-    _load(method, averaged["weights"] if averaged else content["method"], path)
+    give_weights(method, averaged["weights"] if averaged else content["method"], path)
     return int(content["step"])
 
 
@@ -228,7 +228,12 @@ def _with_new_name(name: str) -> str:
     return name.replace("elder.", "ema.", 1) if name.startswith("elder.") else name
 
 
-def _load(method: Method, weights: Weights, path: Path) -> None:
+def give_weights(method: Method, weights: Weights, path: Path) -> None:
+    """Load ``weights``, which ``path`` holds, into ``method``.
+
+    Raises:
+        MixsegError: They are of another architecture.
+    """
     own = method.state_dict()
     differing = sorted(
         set(own) ^ set(weights) | {name for name in set(own) & set(weights) if own[name].shape != weights[name].shape}

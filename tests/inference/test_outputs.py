@@ -158,8 +158,9 @@ def test_a_program_gets_one_object_a_scan_and_one_about_the_end(made, tmp_path, 
         "file": str(out / "a.nii.gz"),
         "maps": [],
         "volumes_ml": {"disc": pytest.approx(voxels * VOXEL_ML, abs=1e-4)},
-        "warnings": [],
+        "warnings": [said] if (said := next(iter(good["warnings"]), None)) else [],
     }
+    assert "unlike the images of the training" in said, "it is noise, and the run has learnt discs"
     assert (bad["scan"], bad["error"]["code"]) == ("b", "broken-file")
     assert (end["error"]["code"], end["error"]["failed"], end["error"]["total"]) == ("some-failed", 1, 2)
 

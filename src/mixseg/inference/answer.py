@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mixseg.core.messages import result
 from mixseg.core.progress import Progress
 from mixseg.core.types import ENTROPY, PROBABILITY, Case
+from mixseg.data.input_check import Ranges, remarks
 from mixseg.data.prepare.files import check_geometry, read_header, read_native
 from mixseg.data.scan import Native, Scan
 from mixseg.datasets import formats
@@ -35,6 +36,7 @@ class Job:
         nested: Inner -> outer structure: the outer one includes the other's voxels.
         probabilities: Whether the probability of each class is wanted too.
         entropy: Likewise.
+        trained_on: The ranges of what the run was trained on: see ``data.input_check``; nothing if it did not say.
         plan: What the scan before took: said once for scans of one size.
     """
 
@@ -43,6 +45,7 @@ class Job:
     nested: Mapping[str, str]
     probabilities: bool = False
     entropy: bool = False
+    trained_on: Ranges = field(default_factory=dict)
     plan: str = ""
 
     @property
@@ -64,7 +67,7 @@ class Job:
         predictor, case = self.predictor, target.case
         scan = predictor.prepare(read_image(case, clip=predictor.config.data.clip))
         plan = predictor.memory_plan(scan, outputs=1, probabilities=self.probabilities or self.entropy)
-        warnings = tuple(scan.placed.remarks())
+        warnings = (*scan.placed.remarks(), *remarks(scan, self.trained_on))
         for sentence in (*warnings, *([plan] if plan != self.plan else [])):
             bar.say(sentence)
         self.plan = plan

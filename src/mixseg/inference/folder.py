@@ -71,7 +71,7 @@ def predict_folder(
     targets = targets_of(find_images(images, channels=facts["channels"]), out, format, pairs)
     check_not_among_images(targets, many=images.is_dir())
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
-    job = Job(predictor, classes, pairs, probabilities=probabilities, entropy=entropy)
+    job = Job(predictor, classes, pairs, probabilities, entropy, trained_on=facts.get("inputs", {}))
     if not overwrite:
         check_not_overwriting(targets, job.endings, classes, predictor.origin, pairs)
         check_table(out)

@@ -20,6 +20,7 @@ from mixseg.core.progress import Progress
 from mixseg.core.signals import terminable
 from mixseg.data.augment import AUGMENTATIONS
 from mixseg.data.batches import Feed
+from mixseg.data.input_check import ranges
 from mixseg.data.resample import restore_cropped
 from mixseg.data.scan import Scan
 from mixseg.data.supervision import Data
@@ -141,6 +142,7 @@ def _facts(data: Data) -> dict[str, Any]:
     """What environment.json holds about the scans."""
     facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
     said = {
+        "inputs": ranges([scan for scans in data.train.values() for scan in scans]),
         "proposals": dict(data.proposals.origin) if data.proposals else {},
         "plan": list(data.plan),
         "folder": data.folder,

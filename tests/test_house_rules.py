@@ -28,7 +28,7 @@ NAMES = {
     ),
     "divergences": (DIVERGENCES, "kl reverse-kl bhattacharyya alpha-2 alpha-3 alpha-5"),
     "generators": (GENERATORS, "erosion-3x3 erosion-10x10 scribbles scribbles-border points boxes slices"),
-    "datasets": (DATASETS, "acdc la nnunet h5 png phantom"),
+    "datasets": (DATASETS, "acdc la nnunet h5 png phantom dicom"),
     "networks": (NETWORKS, "unet vnet"),
     "augmentations": (AUGMENTATIONS, "none paper-3d strong any-contrast"),
     "presets": (PRESETS, "paper strong quick"),
@@ -49,7 +49,7 @@ def test_every_row_says_in_a_line_what_it_is(rows):
         assert "\n" not in row.about, name
 
 
-BLOCKED = ("nibabel", "SimpleITK", "tyro", "rich", "matplotlib", "skimage", "h5py", "monai", "pytest")
+BLOCKED = ("nibabel", "SimpleITK", "pydicom", "tyro", "rich", "matplotlib", "skimage", "h5py", "monai", "pytest")
 
 BARE_NODE = f"""
 import sys

@@ -13,15 +13,27 @@ from pathlib import Path
 
 from mixseg.core.messages import result
 
-LIBRARIES = ("lightning-fabric", "numpy", "scipy", "scikit-image", "nibabel", "SimpleITK", "h5py", "matplotlib", "tyro")
+LIBRARIES = (
+    "lightning-fabric",
+    "numpy",
+    "scipy",
+    "scikit-image",
+    "nibabel",
+    "SimpleITK",
+    "h5py",
+    "pydicom",
+    "matplotlib",
+    "tyro",
+)
 EXTRAS = {
     "tensorboard": "curves in TensorBoard",
     "mlflow": "curves in MLflow",
     "ray": "experiments in a Ray cluster",
     "slurm": "experiments under SLURM",
+    "dicom": "DICOM segmentations",
 }
 """Extras of ours, and what each is for."""
-LIBRARY_OF = {"mlflow": "mlflow-skinny", "slurm": "submitit"}
+LIBRARY_OF = {"mlflow": "mlflow-skinny", "slurm": "submitit", "dicom": "highdicom"}
 """The library that an extra brings, where it has another name."""
 DRIVER = Path("/proc/driver/nvidia/version")
 LITTLE_DISK_GIB = 5.0

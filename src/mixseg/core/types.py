@@ -72,14 +72,17 @@ class Source:
     """Where one array lies on disk.
 
     Attributes:
-        files: One file; or one file per slice, stacked along the last axis.
+        files: One file; or one file per slice, stacked along the last axis; or those of a DICOM series, which say
+            themselves where they lie.
         key: The name of the array inside an h5 file.
         ids: For label maps: id in the file -> class index in memory, or IGNORE. ``None`` for images.
+        grid: For DICOM segmentations, which hold painted slices alone: the files of the series below them.
     """
 
     files: tuple[Path, ...]
     key: str = ""
     ids: Mapping[int, int] | None = None
+    grid: tuple[Path, ...] = ()
 
     @property
     def path(self) -> Path:

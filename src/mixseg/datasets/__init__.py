@@ -12,7 +12,7 @@ from mixseg.core.files import read_json
 from mixseg.core.types import Case
 from mixseg.datasets.contents import check, contents
 from mixseg.datasets.labels import LabelFlags
-from mixseg.datasets.layouts import acdc, h5, la, nnunet, png
+from mixseg.datasets.layouts import acdc, dicom, h5, la, nnunet, png
 from mixseg.datasets.layouts.base import Dataset, Say, entries, silent
 from mixseg.datasets.layouts.nnunet_json import NAME
 from mixseg.datasets.layouts.table import ScanTable, of_cases
@@ -37,6 +37,9 @@ DATASETS: dict[str, Dataset] = {
     "la": Dataset(la.cases, la.fits, "the 2018 left atrium challenge: ID/lgemri.nrrd, ID/laendo.nrrd"),
     "png": Dataset(png.cases, png.fits, "slices: trainFull, trainSemi, val, test with Img, GT, WeaklyAnnotations"),
     "h5": Dataset(h5.cases, h5.fits, "SSL4MIS, WSL4MIS and UA-MT: h5 files with image, label, scribble", h5.images),
+    "dicom": Dataset(
+        dicom.cases, dicom.fits, "DICOM: folders of series, and segmentations drawn on them", dicom.images, dicom.table
+    ),
 }
 """In the order in which they are tried on a folder."""
 
@@ -63,10 +66,10 @@ def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, s
         root: The folder.
         name: Its layout; recognised if not given.
         flags: What the user says about label ids.
-        say: Is told, per folder of label maps, what the ids were found to mean and why.
+        say: Is told, per folder of label maps, what the ids were found to mean and why; and what was left out.
     """
     found = read_table(root, name, flags)
-    for sentence in found.meanings:
+    for sentence in (*found.meanings, *found.problems):
         say(sentence)
     found.check_sure()
     return found.cases

@@ -86,7 +86,8 @@ def read_header(case: Case) -> Header:
         affine=tuple(tuple(float(value) for value in row) for row in place.affine),
         spacing=place.spacing,
         spacing_known=place.spacing_known,
-        source=case.image[0].path.name,
+        # Files of DICOM are often called by numbers that lead to whoever was scanned.
+        source=case.id if formats.is_dicom(case.image[0].path) else case.image[0].path.name,
         has_full=case.full is not None,
         has_drawn=case.partial is not None,
         fingerprint=fingerprint(case),

@@ -1,6 +1,9 @@
-"""Volume <-> nii, nrrd, seg.nrrd, mha, png and h5, with its geometry. The home of nibabel, SimpleITK and h5py."""
+"""Volume <-> nii, nrrd, seg.nrrd, mha, png, h5 and DICOM, with its geometry.
 
-from mixseg.datasets.formats.base import HDF5, SEGMENTS, SUFFIXES, TRANSPOSED, stem, suffix
+The home of nibabel, SimpleITK, h5py, pydicom and highdicom.
+"""
+
+from mixseg.datasets.formats.base import HDF5, SEGMENTS, SUFFIXES, TRANSPOSED, is_dicom, stem, suffix
 from mixseg.datasets.formats.geometry import Geometry, same_geometry
 from mixseg.datasets.formats.label_maps import count_ids, read_ids, read_labels
 from mixseg.datasets.formats.volumes import (
@@ -21,6 +24,7 @@ __all__ = [
     "Geometry",
     "count_ids",
     "h5_keys",
+    "is_dicom",
     "read",
     "read_geometry",
     "read_ids",

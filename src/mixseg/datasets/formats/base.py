@@ -31,6 +31,9 @@ LARGEST = 1 << 32
 
 LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
+DICOM = (".dcm", ".dicom", ".ima")
+"""How files of slices are often called; most archives call them by numbers alone."""
+
 TRANSPOSED = ".T"
 """After an h5 key: the file holds (K, J, I), as SimpleITK hands arrays to numpy, or (J, I) for one slice."""
 
@@ -54,6 +57,19 @@ def suffix(path: Path) -> str:
 def stem(path: Path) -> str:
     """The name without the part that says the format: ``a.b.nii.gz`` -> "a.b"."""
     return path.name[: len(path.name) - len(suffix(path))]
+
+
+def is_dicom(path: Path) -> bool:
+    """Whether it is a file of DICOM slices, by its name or by its first bytes."""
+    if suffix(path) or not path.is_file():
+        return False
+    if path.suffix.lower() in DICOM:
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(132)[128:] == b"DICM"
+    except OSError:
+        return False
 
 
 def format_of(path: Path) -> Format:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
 from mixseg.core.types import Source, Volume
-from mixseg.datasets.formats.base import HDF5, ITK, NIFTI, SEGMENTS, Format, format_of, reading, suffix
+from mixseg.datasets.formats.base import HDF5, ITK, NIFTI, SEGMENTS, Format, format_of, is_dicom, reading, suffix
 from mixseg.datasets.formats.geometry import Geometry
 
 if TYPE_CHECKING:  # SimpleITK takes a fifth of a second
@@ -75,12 +75,22 @@ def read_geometry(source: Source | Path) -> Geometry:
 
 def _each_file(source: Source, reader: Callable[[Format], Callable[[Path, str], Read]]) -> list[Read]:
     """What a reader of its format makes of each file; those of no place in space, or of several sizes, are refused."""
+    if is_dicom(source.path):  # the files of a series are one volume
+        return [_of_series(source, reader)]
     found: list[Read] = []
     for path in source.files:
         with reading(path):
             found.append(reader(format_of(path))(path, source.key))
         _valid(Geometry.of(found[-1]), path)
     _stackable([Geometry.of(each) for each in found], source)
+    return found
+
+
+def _of_series(source: Source, reader: Callable[[Format], Callable[[Path, str], Read]]) -> Read:
+    from mixseg.datasets.formats import dicom
+
+    found = reader(dicom.Series(source))(source.path, source.key)
+    _valid(Geometry.of(found), source.path)
     return found
 
 
@@ -138,6 +148,10 @@ def write(
 
 def read_segments(path: Path) -> dict[int, Segment]:
     """Label id, as ``read`` gives it, -> name, colour and status of a segment; nothing for a file without segments."""
+    if is_dicom(path):
+        from mixseg.datasets.formats import dicom
+
+        return dict(enumerate(dicom.segments(path), start=1))
     if suffix(path) not in SEGMENTS:
         return {}
     from mixseg.datasets.formats import segments

@@ -8,7 +8,7 @@ from pathlib import Path
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Case, Source
 from mixseg.datasets import DATASETS, formats, load_images
-from mixseg.datasets.layouts import nnunet_json
+from mixseg.datasets.layouts import dicom, nnunet_json
 from mixseg.datasets.layouts.base import entries, keyed
 from mixseg.datasets.layouts.nnunet import case_and_channel
 
@@ -18,6 +18,8 @@ def find_images(place: Path, *, channels: int | None = None) -> list[Case]:
 
     Where there is one channel, numbers belong to the names as in a dataset. One file is called as in its folder.
     """
+    if formats.is_dicom(place):
+        return dicom.images(place.parent, [place])
     if not place.is_dir() and not _is_image(place):
         raise MixsegError(
             f"{place} is no folder, and no image: give an image, or the folder that holds the images.",

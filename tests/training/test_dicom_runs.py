@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from dicom_files import PATIENT, oblique, write_series
+from made_runs import config, data
 from mixseg.cli import main
 from mixseg.core.types import Source
 from mixseg.datasets import formats
 from mixseg.datasets.formats.dicom.writer import write_segmentation
+from mixseg.runs.device import Hardware
+from mixseg.training.train import train
 from scans import CLASSES, discs
 
 SMALL = ["--preset", "quick", "--method", "single"]
@@ -55,3 +58,28 @@ def test_a_folder_of_series_is_inspected_trained_on_and_predicted(folder, tmp_pa
     assert json.loads((run / "config.json").read_text())["data"]["dataset"] == "dicom"
     said = out + "".join(capsys.readouterr())
     assert not [secret for secret in SECRETS if secret in said]
+
+
+def test_a_series_is_answered_with_a_segmentation_that_refers_to_it(folder, tmp_path):
+    train(config(steps=2), data(val=0), tmp_path / "run", hardware=Hardware("cpu"))
+    series = Source(tuple(sorted((folder / "P3" / "cine").iterdir())))
+    words = ["predict", str(tmp_path / "run"), "-i", str(series.path.parent), "-device", "cpu"]
+    assert main([*words, "-o", str(tmp_path / "plain")]) == 0
+    assert main([*words, "-o", str(tmp_path / "dicom"), "--format", "dicom-seg", "--entropy"]) == 0
+    expected = formats.read(tmp_path / "plain" / "cine.nii.gz")
+    found = formats.read(Source((tmp_path / "dicom" / "cine.dcm",), grid=series.files))
+    assert expected.array.any()
+    assert (found.array == expected.array).all()
+    np.testing.assert_allclose(found.affine, expected.affine, atol=1e-5)
+    assert {path.name for path in (tmp_path / "dicom").iterdir()} == {
+        "cine.dcm",
+        "cine.mixseg.json",
+        "cine_entropy.nii.gz",
+        "classes.json",
+        "volumes.csv",
+    }
+    assert main([*words, "-o", str(tmp_path / "dicom"), "--format", "dicom-seg", "--entropy"]) == 0
+    formats.write(tmp_path / "images" / "x.nii.gz", np.ones((16, 16, 1), np.int16), affine=np.eye(4))
+    words[3] = str(tmp_path / "images")
+    assert main([*words, "-o", str(tmp_path / "none"), "--format", "dicom-seg"]) == 4
+    assert not (tmp_path / "none").exists()

@@ -36,8 +36,8 @@ def predict(
         out: The folder for the label maps.
         checkpoint: best on the validation scans, or last; if not given, best where there is one.
         branch: Of a method with two: the student, the teacher or the mean of both; if not given, the student.
-        format: nii.gz, nii, seg.nrrd (a segmentation for 3D Slicer, with names and colours), nrrd, mha or png; if not
-            given, that of each image.
+        format: nii.gz, nii, seg.nrrd (a segmentation for 3D Slicer, with names and colours), dicom-seg (for an
+            archive, of DICOM series), nrrd, mha or png; if not given, that of each image.
         nested: The outer structure includes the inner one, as in --nested lesion:liver: segments that overlap, which
             seg.nrrd can hold. Without a pair: those that the run knows.
         probabilities: Write the probability of each class too.

@@ -53,13 +53,15 @@ def targets_of(cases: Sequence[Case], out: Path, format_: str | None, nested: Ma
     """Where the maps of each scan go; without a format, in files of the type of its image.
 
     Raises:
-        MixsegError: The format is unknown, or cannot hold nested structures.
+        MixsegError: The format is unknown, or cannot hold nested structures, or not the label map of an image.
     """
     if format_ is not None:
         known("format", format_, FORMATS)
     found = [Target(case, out, format_ or format_like(case.image[0])) for case in cases]
     for name in {target.format for target in found}:
         check_holds(name, nested=nested)
+    for target in found:
+        target.row.check(target.file(), target.case.image[0])
     return found
 
 

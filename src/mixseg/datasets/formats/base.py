@@ -61,11 +61,11 @@ def stem(path: Path) -> str:
 
 def is_dicom(path: Path) -> bool:
     """Whether it is a file of DICOM slices, by its name or by its first bytes."""
-    if suffix(path) or not path.is_file():
+    if suffix(path):
         return False
-    if path.suffix.lower() in DICOM:
-        return True
     try:
+        if not path.is_file() or path.suffix.lower() in DICOM:
+            return path.is_file()
         with path.open("rb") as file:
             return file.read(132)[128:] == b"DICM"
     except OSError:

@@ -34,6 +34,10 @@ class Segmented:
     inside: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
+def _nothing(_path: Path, _image: Source) -> None:
+    """It can be written for any image."""
+
+
 @dataclass(frozen=True)
 class LabelFormat:
     """A row of ``FORMATS``.
@@ -44,6 +48,7 @@ class LabelFormat:
         about: One clause for the docs.
         values: The suffix of maps of numbers that lie beside, such as probabilities.
         overlaps: Whether it can hold a structure inside another.
+        check: Raises a MixsegError if the label map of an image cannot be written, as is known beforehand.
     """
 
     suffix: str
@@ -51,6 +56,7 @@ class LabelFormat:
     about: str
     values: str = ".nii.gz"
     overlaps: bool = False
+    check: Callable[[Path, Source], None] = _nothing
 
 
 def write_indices(path: Path, found: Segmented) -> None:
@@ -64,6 +70,20 @@ def write_segments(path: Path, found: Segmented) -> None:
     write(path, found.labels, like=found.image, names=names, inside=found.inside)
 
 
+def write_dicom(path: Path, found: Segmented) -> None:
+    """A DICOM segmentation that refers to the series of the image."""
+    from mixseg.datasets.formats.dicom.writer import write_segmentation
+
+    write_segmentation(path, found.labels, found.classes, found.image)
+
+
+def check_dicom(path: Path, image: Source) -> None:
+    """Nothing, if what writes DICOM segmentations is installed and the image is a series that one can refer to."""
+    from mixseg.datasets.formats.dicom.writer import check_writable
+
+    check_writable(path, image)
+
+
 FORMATS: dict[str, LabelFormat] = {
     "nii.gz": LabelFormat(".nii.gz", write_indices, "NIfTI, compressed"),
     "nii": LabelFormat(".nii", write_indices, "NIfTI", ".nii"),
@@ -73,6 +93,9 @@ FORMATS: dict[str, LabelFormat] = {
     "nrrd": LabelFormat(".nrrd", write_indices, "NRRD", ".nrrd"),
     "mha": LabelFormat(".mha", write_indices, "MetaImage", ".mha"),
     "png": LabelFormat(".png", write_indices, "a picture of class indices, of one slice"),
+    "dicom-seg": LabelFormat(
+        ".dcm", write_dicom, "a DICOM segmentation of a DICOM series: names, colours", check=check_dicom
+    ),
 }
 
 ANY = "nii.gz"

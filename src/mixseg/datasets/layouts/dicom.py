@@ -46,7 +46,18 @@ def table(root: Path, flags: LabelFlags) -> ScanTable:
     rows = tuple(_row(series, drawn.get(series.id, ()), classes) for series in found.series)
     if not rows:
         unique([], root)
-    return ScanTable(root, "dicom", classes, rows, (*found.unplaced, *unplaced))
+    return ScanTable(root, "dicom", classes, rows, (*found.unplaced, *unplaced), _meanings(root, rows, classes))
+
+
+def _meanings(root: Path, rows: Sequence[ScanRow], classes: Sequence[str]) -> tuple[str, ...]:
+    """One sentence, if there are segmentations."""
+    labelled = [row.case for row in rows if row.labels]
+    if not labelled:
+        return ()
+    named = ", ".join(f"{index} = {name}" for index, name in enumerate(classes))
+    strokes = sum(case.partial is not None for case in labelled)
+    rest = f"; in {strokes} of them the background is a segment, and what is not painted is unlabeled" * (strokes > 0)
+    return (f"{root}: segments of {len(labelled)} DICOM segmentations are classes by their names, {named}{rest}.",)
 
 
 def _case(series: Series) -> Case:

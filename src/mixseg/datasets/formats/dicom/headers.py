@@ -7,19 +7,12 @@ file are there, which SimpleITK keeps to itself. Of who was scanned nothing is k
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pydicom
-from pydicom.errors import InvalidDicomError
-from pydicom.uid import UID
-
 from mixseg.core.errors import MixsegError
 from mixseg.datasets.formats.base import reading
-
-pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE  # archives are full of overlong values
 
 SEGMENTATIONS = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")
 """The classes of segmentations and of label map segmentations."""
@@ -94,16 +87,13 @@ class Header(NamedTuple):
         return self.modality == "SEG"
 
 
-@contextmanager
-def parsing(path: Path) -> Iterator[None]:
-    """Turn whatever damage does to pydicom, which is Python and may break anywhere, into one sentence."""
-    with reading(path):
-        try:
-            yield
-        except (OSError, MemoryError, MixsegError):
-            raise
-        except Exception as error:
-            raise ValueError("damaged") from error
+@cache
+def _library() -> Any:  # noqa: ANN401 - a module
+    """Imported when a file needs it, as every library of a format is."""
+    import pydicom
+
+    pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE  # archives are full of overlong values
+    return pydicom
 
 
 def parsed(path: Path, *, pixels: bool = False) -> Any:  # noqa: ANN401 - a pydicom dataset, whose elements have no types
@@ -112,10 +102,10 @@ def parsed(path: Path, *, pixels: bool = False) -> Any:  # noqa: ANN401 - a pydi
     Raises:
         MixsegError: It is no DICOM file, or a damaged one.
     """
-    with parsing(path):
+    with reading(path):
         try:
-            return pydicom.dcmread(path, stop_before_pixels=not pixels)
-        except InvalidDicomError as error:
+            return _library().dcmread(path, stop_before_pixels=not pixels)
+        except _library().errors.InvalidDicomError as error:
             raise MixsegError(
                 f"{path} is no DICOM file, although it is called like one: take it out of the folder, or export it "
                 "again.",
@@ -139,13 +129,13 @@ def header_of(data: Any, path: Path) -> Header:  # noqa: ANN401 - a pydicom data
     Raises:
         MixsegError: They are damaged, which is found when they are converted.
     """
-    with parsing(path):
+    with reading(path):
         return _header(data, path)
 
 
 def _header(data: Any, path: Path) -> Header:  # noqa: ANN401
     number, bits = data.get("SeriesNumber"), int(data.get("BitsStored") or 0)
-    kind, has_slices = UID(data.get("SOPClassUID") or ""), bool(data.get("Rows") and data.get("Columns"))
+    kind, has_slices = _library().uid.UID(data.get("SOPClassUID") or ""), bool(data.get("Rows") and data.get("Columns"))
     if not kind or ("Image Storage" in kind.name and not has_slices):
         raise ValueError("it ends before its slices")
     return Header(

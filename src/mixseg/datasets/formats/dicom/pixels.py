@@ -5,6 +5,7 @@ Plain pixels and run lengths are read by pydicom; what is compressed otherwise b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
-from mixseg.datasets.formats.dicom.headers import Frame, Header, parsed, parsing
+from mixseg.datasets.formats.base import check_size, reading
+from mixseg.datasets.formats.dicom.headers import Frame, Header, parsed
 
 DECODED = (
     "1.2.840.10008.1.2.4.50",  # JPEG
@@ -35,7 +37,11 @@ RLE = "1.2.840.10008.1.2.5"
 def grey_values(headers: Sequence[Header], frames: Sequence[Frame]) -> NDArray[np.generic]:
     """``(I, J, K)``: the frames in their order, in the smallest type that holds all of them as they are scaled."""
     first = frames[0]
-    result = np.empty((first.columns, first.rows, len(frames)), _type(headers, frames))
+    shape, kind = (first.columns, first.rows, len(frames)), _type(headers, frames)
+    with reading(first.file):
+        claimed = math.prod(shape) * kind.itemsize
+        check_size(first.file, claimed, at_most=claimed)  # what each file holds is checked with its pixels
+        result = np.empty(shape, kind)
     numbered = [(frame.file, frame.number, k) for k, frame in enumerate(frames)]
     for path, group in groupby(sorted(numbered, key=lambda each: (str(each[0]), each[1])), key=lambda each: each[0]):
         wanted = [(number, k) for _, number, k in group]
@@ -64,7 +70,7 @@ def _type(headers: Sequence[Header], frames: Sequence[Frame]) -> np.dtype[Any]:
 def _of_file(path: Path, frames: Sequence[Frame], wanted: Sequence[tuple[int, int]]) -> list[NDArray[np.generic]]:
     """The frames of one file that are ``wanted``: their numbers, and their places among ``frames``."""
     data = parsed(path, pixels=True)
-    with parsing(path):
+    with reading(path):
         syntax = data.file_meta.get("TransferSyntaxUID")
         if syntax is not None and syntax.is_encapsulated and syntax != RLE:
             values = _decoded(path, syntax, {frames[k].scale for _, k in wanted})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from mixseg.core.colours import code
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Volume
-from mixseg.datasets.formats.dicom.headers import Frame, Header, header_of, parsed, parsing, read_header
+from mixseg.datasets.formats.base import reading
+from mixseg.datasets.formats.dicom.headers import Frame, Header, header_of, parsed, read_header
 from mixseg.datasets.formats.dicom.stack import frame_geometry, stacked
 from mixseg.datasets.formats.geometry import Geometry, same_geometry
-from mixseg.datasets.formats.segments import Segment
+
+if TYPE_CHECKING:  # it brings SimpleITK
+    from mixseg.datasets.formats.segments import Segment
 
 LAB = np.array([100.0, 255.0, 255.0]) / 65535
 """What a step of a stored colour is, in L*, a* and b*."""
@@ -37,7 +40,7 @@ def read(path: Path, grid: Geometry) -> Volume:
     """
     data = parsed(path, pixels=True)
     header = header_of(data, path)
-    with parsing(path):
+    with reading(path):
         found = _segments(data)
         names = [segment.name for segment in found]
         numbers = {segment.value: index for index, segment in enumerate(found, start=1)}
@@ -54,7 +57,7 @@ def read(path: Path, grid: Geometry) -> Volume:
 def segments(path: Path) -> list[Segment]:
     """Those of the file, the one that ``read`` calls 1 first."""
     data = parsed(path)
-    with parsing(path):
+    with reading(path):
         return _segments(data)
 
 
@@ -147,6 +150,8 @@ def _decoded(data: Any, path: Path) -> NDArray[np.generic]:  # noqa: ANN401
 
 
 def _segments(data: Any) -> list[Segment]:  # noqa: ANN401
+    from mixseg.datasets.formats.segments import Segment
+
     return [
         Segment(
             str(each.get("SegmentLabel") or f"segment {each.SegmentNumber}"),

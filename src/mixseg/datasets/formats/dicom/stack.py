@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
-from mixseg.datasets.formats.dicom.headers import Frame, Header, parsing
+from mixseg.datasets.formats.base import LPS_TO_RAS, reading
+from mixseg.datasets.formats.dicom.headers import Frame, Header
 from mixseg.datasets.formats.geometry import POSITION_TOLERANCE, SPACING_TOLERANCE, Geometry
-
-LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
 DIRECTION_TOLERANCE = 1e-3
 """Largest difference of a direction cosine between slices: headers round to 1e-4 at worst, and 1e-3 is 0.06 degrees."""
@@ -77,7 +76,7 @@ def frame_geometry(first: Frame, spacing: float, count: int = 1) -> Geometry:
 
 def _check_slices(header: Header) -> None:
     """Nothing, if the file holds slices of grey values."""
-    with parsing(header.file):
+    with reading(header.file):
         if not header.frames:
             raise ValueError("a file of a series that ends before its slices")
     if not header.grey:

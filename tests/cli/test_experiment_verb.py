@@ -275,3 +275,60 @@ def test_other_scans_want_another_folder(scans, tmp_path):
 def test_a_folder_that_is_not_there_says_how_to_name_one(tmp_path):
     with pytest.raises(MixsegError, match="--dataset phantom"):
         find_scans(str(tmp_path / "acdc"), tmp_path)
+
+
+OWN = """
+sets = [1]
+seeds = [0]
+preset = "quick"
+[settings]
+steps = 2
+size = [32, 32]
+width = 2
+depth = 2
+ratio = 1
+target = ["LV"]
+[grid]
+method = ["lower-bound"]
+lr = [1e-3, 1e-4]
+"""
+
+
+def test_a_comparison_of_ones_own_from_a_file_and_from_flags_shares_its_runs(scans, tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text(OWN)
+    out = tmp_path / "out"
+    assert main(["experiment", str(tmp_path / "mine.toml"), "--dataset", str(scans), "-o", str(out)]) == 0
+    assert "lower-bound, lr 0.0001" in capsys.readouterr().out
+    runs = sorted(out.glob("runs/*/finished.json"))
+    assert len(runs) == 2
+    assert {path.name for path in (out / "mine").iterdir()} >= {
+        "report.html",
+        "table.md",
+        "table.tex",
+        "table.csv",
+        "tests.csv",
+    }
+    when = [path.stat().st_mtime_ns for path in runs]
+    # The same from flags, and from the command that its page names.
+    words = ["experiment", "--methods", "lower-bound", "--set", "lr=1e-3,1e-4"]
+    assert main([*words, "--dataset", str(scans), "-o", str(out), *FLAGS]) == 0
+    (folder,) = (path.parent for path in out.glob("lower-bound_lr*/experiment.json"))
+    assert [cell.runs for cell in read_plan(folder).cells] == [cell.runs for cell in read_plan(out / "mine").cells]
+    for each in (folder, out / "mine"):
+        _, *again = shlex.split(command(read_results(each)))
+        assert main(again) == 0
+    assert [path.stat().st_mtime_ns for path in runs] == when
+
+
+def test_ten_thousand_runs_are_asked_about_first(tmp_path, capsys):
+    values = ",".join(str(number) for number in range(1, 101))
+    words = ["experiment", "--set", f"ramp={','.join(f'0.{n:03}' for n in range(100))}", "--set", f"steps={values}"]
+    assert main([*words, "--seeds", "0", "-o", str(tmp_path / "out"), "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["code"], error["count"]) == ("many-runs", 10_000)
+    assert not (tmp_path / "out").exists()
+
+
+def test_several_values_are_nothing_that_a_table_of_the_paper_takes(tmp_path, capsys):
+    assert main(["experiment", "main", "--set", "lr=1e-3,1e-4", "-o", str(tmp_path / "out"), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "several-values"

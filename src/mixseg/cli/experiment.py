@@ -1,8 +1,9 @@
-"""The verb about experiments: a table of the paper, or one of ours, from its name."""
+"""The verb about experiments: a table of the paper, or one of ours, from its name; or a comparison of one's own."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,8 +14,12 @@ from mixseg.core.errors import SOME_FAILED, UsageError
 from mixseg.core.messages import result, say
 
 if TYPE_CHECKING:
+    from mixseg.experiments.comparison import Comparison
     from mixseg.experiments.executors.base import Resources
     from mixseg.experiments.planner import Request
+
+MANY = 100
+"""Runs that are started without a question; the largest table of the paper has 72."""
 
 Numbers = Annotated[tuple[int, ...] | None, conf.arg(metavar="N [N ...]", help_behavior_hint="")]
 Names = Annotated[tuple[str, ...] | None, conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")]
@@ -27,12 +32,15 @@ class PartFlags:
     Attributes:
         quick: Try it: the preset quick, Set-3, one seed, few steps.
         seeds: If not given, 0 1 2.
-        sets: The N of Set-N, in place of the experiment's own.
-        methods: Only these rows, by their names or those of their methods.
+        sets: The N of Set-N, in place of the experiment's own; 3 for a comparison of your own.
+        methods: Of a named experiment only these rows, by their names or those of their methods; without a name, the
+            methods to compare.
         preset: Where settings come from; if not given, paper, and quick for the built-in data.
         settings: One config key for all runs, with a value in JSON; may be repeated. What the experiment varies wins.
+            Without a name, several values after commas are compared: lr=1e-3,3e-4.
         split: Who is train, val and test, if that is not beside the scans.
         test: Score the test scans, once, and report them; else validation scans. The built-in ones are always scored.
+        yes: Do not ask whether so many runs are meant.
     """
 
     quick: bool = False
@@ -43,21 +51,54 @@ class PartFlags:
     settings: Annotated[Settings, conf.arg(name="set", metavar="KEY=VALUE")] = ()
     split: File = None
     test: bool = False
+    yes: bool = False
 
-    def request(self) -> Request:
-        """The same for the planner."""
-        from mixseg.cli.flags import config_settings
+    def request(self, own: Comparison | None = None) -> Request:
+        """The same for the planner; of a comparison of one's own, the flags win over its file."""
+        from mixseg.cli.flags import config_settings, split_grid
         from mixseg.experiments.planner import Request
+        from mixseg.runs.typed_json import merged
 
         for flag, values in (("--seeds", self.seeds), ("--sets", self.sets), ("--methods", self.methods)):
             if values == ():
                 raise UsageError(
                     f"{flag} has no value: give at least one, or leave {flag} out.", "flag-without-value", flag=flag
                 )
-        settings = config_settings(self.settings)
+        single, grid = split_grid(self.settings)
+        if grid and (own is None or own.grid != grid):
+            key = next(iter(grid))
+            raise UsageError(
+                f"--set {key} has several values: leave the name of the experiment out to compare them.",
+                "several-values",
+                flag="--set",
+                key=key,
+            )
+        settings = config_settings(single)
         if self.split is not None:
             settings["split"] = str(self.split.resolve())
-        return Request(self.quick, self.preset, self.seeds, self.sets, self.methods or (), settings, self.test)
+        given = Request(self.quick, self.preset, self.seeds, self.sets, self.methods or (), settings, self.test)
+        if own is None:
+            return given
+        return replace(
+            given,
+            preset=given.preset or own.preset,
+            seeds=given.seeds or own.seeds,
+            sets=given.sets or own.sets,
+            settings=merged(own.settings, given.settings),
+        )
+
+    def comparison(self) -> Comparison | None:
+        """What is compared without a name, or None if nothing is."""
+        from mixseg.cli.flags import split_grid
+        from mixseg.experiments.comparison import from_grid
+
+        _, grid = split_grid(self.settings)
+        if not self.methods and not grid:
+            return None
+        words = ["--methods", *self.methods] if self.methods else []
+        for assignment in self.settings:
+            words += ["--set", assignment] if assignment.partition("=")[0] in grid else []
+        return from_grid(self.methods or ("kl-ent",), grid, words)
 
 
 @dataclass(frozen=True)
@@ -114,7 +155,7 @@ WHOLE, HERE = PartFlags(), ResourceFlags()
 
 
 def experiment(
-    name: Annotated[str, conf.Positional, conf.arg(metavar="NAME", help_behavior_hint="")] = "",
+    name: Annotated[str, conf.Positional, conf.arg(metavar="NAME|FILE.toml", help_behavior_hint="")] = "",
     *,
     dataset: Annotated[str, conf.arg(metavar="phantom|FOLDER")] = "phantom",
     out: Annotated[Path | None, conf.arg(aliases=["-o", "--output"], metavar="FOLDER", help_behavior_hint="")] = None,
@@ -123,11 +164,19 @@ def experiment(
     where: Where = HERE,
     labels: Labels = AS_FOUND,
 ) -> int:
-    """Run a table of the paper, or one of our own: every method, setting and seed that it compares.
+    """Run a table of runs: one of the paper, or a comparison of your own.
+
+    $ mixseg experiment --methods lower-bound kl-ent --set lr=1e-3,3e-4 --seeds 0 1 2 --dataset SCANS
+
+    compares every method at every value, with tests, and tables in LaTeX, CSV, Markdown and HTML.
+
+    $ mixseg experiment mine.toml --dataset SCANS
+
+    does so for what a file describes.
 
     $ mixseg experiment --list
 
-    names them all.
+    names the tables of the paper, and some of ours.
 
     $ mixseg experiment main --dataset phantom --quick
 
@@ -139,7 +188,7 @@ def experiment(
     what another experiment in the same --out has trained.
 
     Args:
-        name: Of the experiment; without one, or with --list, all of them are named.
+        name: Of the experiment, or a TOML file; without one, --methods and --set say what is compared.
         dataset: A folder of scans in any known layout, in which those of ACDC and of the 2018 atrium challenge get the
             paper's protocol; or phantom, the built-in data.
         out: For the experiment, its runs and their data; experiments/DATASET if not given.
@@ -148,7 +197,10 @@ def experiment(
         where: Where it is computed.
         labels: What the ids of label maps mean.
     """
-    if list or not name:
+    from mixseg.experiments.comparison import read_comparison
+
+    own = read_comparison(Path(name)) if name.endswith(".toml") else None if name else part.comparison()
+    if list or not (name or own):
         _print_names()
         return 0
     from mixseg.cli.live_table import LiveTable
@@ -157,11 +209,21 @@ def experiment(
     from mixseg.experiments.run_experiment import run_experiment
 
     out = out or Path("experiments") / Path(dataset).resolve().name
-    request, resources = part.request(), where.resources(out)
+    request, resources = part.request(own), where.resources(out)
+    if own and not part.yes:
+        _check_meant(own, request)
+    name = own.name if own else name
     before = read_plan(out / name) if is_experiment(out / name) else None
     with LiveTable() as table:
         folder, status = run_experiment(
-            name, dataset, out, request, on=where.on, resources=resources, flags=labels, show=table.show
+            own.experiment() if own else name,
+            dataset,
+            out,
+            request,
+            on=where.on,
+            resources=resources,
+            flags=labels,
+            show=table.show,
         )
     _print_results(folder)
     if before and (hidden := left_out(before, read_plan(folder))):
@@ -174,12 +236,33 @@ def experiment(
     return SOME_FAILED
 
 
+def _check_meant(own: Comparison, request: Request) -> None:
+    """Nothing, or a question, and where nobody can answer an error, about more runs than a table has rows for."""
+    from mixseg.experiments.comparison import SETS
+    from mixseg.experiments.planner import seeds_of
+
+    runs = own.count * len(seeds_of(request)) * len(request.sets or SETS)
+    if runs <= MANY:
+        return
+    if sys.stdin.isatty():
+        sys.stderr.write(f"These are {runs:,} runs ({own.count:,} rows). Start them? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    raise UsageError(
+        f"These are {runs:,} runs ({own.count:,} rows), none of which was started: add --yes if all are meant, or "
+        "name fewer values, seeds or methods.",
+        "many-runs",
+        count=runs,
+    )
+
+
 def _print_names() -> None:
     """The experiments, a line each."""
     from mixseg.cli.printing import print_table
     from mixseg.experiments.paper import EXPERIMENTS
 
-    say("mixseg experiment NAME --dataset phantom|FOLDER, where NAME is one of\n")
+    say("mixseg experiment NAME --dataset phantom|FOLDER, where NAME is a TOML file of your own, or one of\n")
     print_table([(each.name, f"{each.title}: {each.about}") for each in EXPERIMENTS.values()])
     for each in EXPERIMENTS.values():
         result({"name": each.name, "title": each.title, "about": each.about})
@@ -188,10 +271,12 @@ def _print_names() -> None:
 def _print_results(folder: Path) -> None:
     """The table of what was found; the page about it."""
     from mixseg.cli.printing import emit_table, print_table
+    from mixseg.report.experiment.page import lead
     from mixseg.report.experiment.report import write_experiment
     from mixseg.report.experiment.results import read_results
     from mixseg.report.experiment.tables import score_table
     from mixseg.report.experiment.tables_complexity import complexity_table
+    from mixseg.report.experiment.tables_tests import paired_tests
 
     results = read_results(folder)
     table = complexity_table(results) if results.plan.measured else score_table(results)
@@ -200,4 +285,6 @@ def _print_results(folder: Path) -> None:
         print_table(group.lines, table.head, title=group.heading)
         emit_table(group.lines, table.head, group=group.heading)
     say(f"\n{table.reading}")
+    if not results.plan.measured:
+        say(f"\n{lead(results, paired_tests(results))}")
     say(f"\nWith figures and tests: {write_experiment(folder)}")

@@ -131,6 +131,33 @@ def config_settings(assignments: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
+def split_grid(assignments: Iterable[str]) -> tuple[list[str], dict[str, list[Any]]]:
+    """Assignments of one value, and by key the values of those of several: ``lr=1e-3,3e-4``."""
+    single, grid = [], {}
+    for assignment in assignments:
+        key, _, text = assignment.partition("=")
+        values = _values(text)
+        if len(values) > 1:
+            grid[key] = values
+        else:
+            single.append(assignment)
+    return single, grid
+
+
+def _values(text: str) -> list[Any]:
+    """The values of a list without brackets; one value, which may be a list in brackets, is one."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        pass
+    else:
+        return [text]
+    try:
+        return list(json.loads(f"[{text}]"))
+    except json.JSONDecodeError:
+        return [_value(each.strip()) for each in text.split(",")]
+
+
 def meant_as_settings(words: Sequence[str], flags: Collection[str]) -> list[str]:
     """A sentence for each of ``words`` that is none of ``flags``, but a key of the config written as a flag."""
     from mixseg.runs.config import GROUPS, KEYS

@@ -68,6 +68,7 @@ class Experiment:
         axis: What ``x`` of the rows counts; "" for a table that is no curve.
         counts_labels: Whether the partial labels of each cell are counted: voxels and strokes.
         measured: Whether it trains nothing: its figures come from ``experiments/complexity.py``.
+        words: How the command line asks for it, where that is not its name.
     """
 
     name: str
@@ -80,3 +81,4 @@ class Experiment:
     axis: str = ""
     counts_labels: bool = False
     measured: bool = False
+    words: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ class Plan:
     """One experiment on one dataset.
 
     Attributes:
-        experiment: A name of EXPERIMENTS.
+        experiment: A name of EXPERIMENTS, or that of a comparison of one's own.
         title: What its table is called.
         dataset: "acdc", "la", "phantom", or the name of a folder: ``<dataset>-<experiment>`` is the paper's table.
         scans: The folder of scans.
@@ -87,6 +87,7 @@ class Plan:
         settings: Config keys that the user gave for all runs, but the split.
         labels: What the user said about the ids of label maps: fields of LabelFlags.
         as_printed: Whether the paper's figures on this dataset are about the same structure and kind of label.
+        words: How the command line asks for it, where that is not its name.
     """
 
     experiment: str
@@ -108,6 +109,7 @@ class Plan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
     as_printed: bool = True
+    words: tuple[str, ...] = ()
 
 
 def write_plan(out: Path, plan: Plan) -> Path:
@@ -138,7 +140,8 @@ def read_plan(folder: Path) -> Plan:
         for cell in content.pop("cells")
     ]
     runs = [PlannedRun(**run) for run in content.pop("runs")]
-    return Plan(**{**content, "seeds": tuple(content["seeds"]), "cells": tuple(cells), "runs": tuple(runs)})
+    lists = {key: tuple(content[key]) for key in ("seeds", "words") if key in content}
+    return Plan(**{**content, **lists, "cells": tuple(cells), "runs": tuple(runs)})
 
 
 def left_out(before: Plan, now: Plan) -> int:

@@ -62,7 +62,7 @@ def make_plan(
     if request.test and not split.test:
         raise MixsegError(NO_TEST, "no-test-patients")
     preset = request.preset_for(scans.dataset)
-    seeds = tuple(dict.fromkeys(request.seeds or ((QUICK_SEED,) if request.quick else SEEDS)))
+    seeds = seeds_of(request)
     made: dict[str, PlannedRun] = {}
     cells = []
     for row, n in _rows_and_sets(experiment, request, scans):
@@ -101,6 +101,7 @@ def make_plan(
         runs=tuple(in_order(list(made.values()))),
         settings={key: value for key, value in request.settings.items() if key != "split"},
         as_printed=_as_printed(request, scans),
+        words=experiment.words,
         labels={key: value for key, value in asdict(flags or LabelFlags()).items() if value not in (None, False)},
     )
 
@@ -108,6 +109,11 @@ def make_plan(
 def outputs_of(row: Row) -> tuple[str, ...]:
     """The outputs that a row reports, the method's answer first."""
     return METHODS[row.recipe.method].outputs[: row.shown]
+
+
+def seeds_of(request: Request) -> tuple[int, ...]:
+    """Of every cell."""
+    return tuple(dict.fromkeys(request.seeds or ((QUICK_SEED,) if request.quick else SEEDS)))
 
 
 def _as_printed(request: Request, scans: Scans) -> bool:

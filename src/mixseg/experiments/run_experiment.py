@@ -36,7 +36,7 @@ Show = Callable[[Status], None]
 
 
 def run_experiment(
-    name: str,
+    name: str | Experiment,
     dataset: str,
     out: Path,
     request: Request,
@@ -49,7 +49,7 @@ def run_experiment(
     """Plan the experiment, prepare its data, see its runs through; returns its folder and where the runs stand.
 
     Args:
-        name: One of EXPERIMENTS.
+        name: One of EXPERIMENTS, or an experiment of one's own.
         dataset: "phantom", or a folder of scans.
         out: Holds the experiment, the runs, and whatever other experiments on the same scans share them.
         request: Which part of it, with what settings.
@@ -58,7 +58,7 @@ def run_experiment(
         flags: What label ids mean.
         show: Is given the board whenever it has been looked at.
     """
-    experiment = EXPERIMENTS[known("experiment", name, EXPERIMENTS)]
+    experiment = name if isinstance(name, Experiment) else EXPERIMENTS[known("experiment", name, EXPERIMENTS)]
     resources = resources or Resources(out)
     _check_before_reading(experiment, dataset, out, request, resources.device if on == "local" else "auto")
     if experiment.measured:

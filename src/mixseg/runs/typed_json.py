@@ -56,6 +56,8 @@ def as_typed(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401
 
     From Python it may be a number or an array of numpy's.
     """
+    if hint is object:  # who asks for anything checks it later
+        return value
     return _as_typed(hint, value.tolist() if isinstance(value, np.generic | np.ndarray) else value, where)
 
 

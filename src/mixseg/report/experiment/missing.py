@@ -20,7 +20,7 @@ def command(results: Results, experiment: str | None = None) -> str:
     plan, out = results.plan, results.folder.parent
     # A folder that `mixseg simulate` wrote is of the same kind, but not made here.
     built_in = plan.dataset == BUILT_IN and Path(plan.scans).resolve() == made_in(out).resolve()
-    words = ["mixseg", "experiment", experiment or plan.experiment]
+    words = ["mixseg", "experiment", *([experiment] if experiment else plan.words or [plan.experiment])]
     words += ["--dataset", BUILT_IN if built_in else plan.scans]
     words += ["--quick"] if plan.quick else []
     if plan.preset != Request(quick=plan.quick).preset_for(plan.dataset):
@@ -46,6 +46,8 @@ def _other_sets(results: Results) -> list[int]:
     found = list(dict.fromkeys([*columns, *(n for run in results.plan.runs if (n := run.settings.get("set")))]))
     known = EXPERIMENTS.get(results.plan.experiment)
     usual = [QUICK_SET] if results.plan.quick else list(known.sets) if known else found
+    if results.plan.words:
+        usual = []  # what a file says may have been overruled
     return [] if found == usual else found
 
 

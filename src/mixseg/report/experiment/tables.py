@@ -180,9 +180,11 @@ def _theirs(results: Results, filled: Filled, output: str, metric: str) -> float
 
 
 def _reading(results: Results, *, held: bool) -> str:
+    plan = results.plan
     rows = [row for each in results.filled for run in each.runs for row in run.rows if row.part == results.part]
     scans, patients = len({row.case for row in rows}), len({row.patient for row in rows})
     units = f"{scans} of {count(patients, 'patient')}" if scans != patients else f"{scans}"
+    of_others = "" if plan.words else f"The paper prints no values of this on {plan.dataset}."
     sentences = [
         f"{part_name(results.part).capitalize()} scans ({units}); DSC in percent, HD95 in voxels of the training grid: "
         "the mean over seeds of the mean over scans, and ± the standard deviation over seeds where there are several. "
@@ -191,10 +193,10 @@ def _reading(results: Results, *, held: bool) -> str:
         "In brackets: the difference from the paper, whose values are means of 3 runs on its own split; which "
         "checkpoint it scored is not stated."
         if held
-        else f"The paper prints no values of this on {results.plan.dataset}.",
+        else of_others,
     ]
     if any(len(each.runs) == 1 for each in results.filled):
         sentences.append(ONE_SEED)
-    if results.plan.quick:
+    if plan.quick:
         sentences.append("A quick trial of few steps with small networks: its figures say nothing about the methods.")
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))

@@ -16,7 +16,9 @@ from mixseg.core.messages import result, say
 if TYPE_CHECKING:
     from mixseg.experiments.comparison import Comparison
     from mixseg.experiments.executors.base import Resources
+    from mixseg.experiments.plan import Plan
     from mixseg.experiments.planner import Request
+    from mixseg.experiments.scheduler import Status
 
 MANY = 100
 """Runs that are started without a question; the largest table of the paper has 72."""
@@ -90,11 +92,12 @@ class PartFlags:
     def comparison(self) -> Comparison | None:
         """What is compared without a name, or None if nothing is."""
         from mixseg.cli.flags import split_grid
-        from mixseg.experiments.comparison import from_grid
 
         _, grid = split_grid(self.settings)
         if not self.methods and not grid:
             return None
+        from mixseg.experiments.comparison import from_grid
+
         words = ["--methods", *self.methods] if self.methods else []
         for assignment in self.settings:
             words += ["--set", assignment] if assignment.partition("=")[0] in grid else []
@@ -197,23 +200,18 @@ def experiment(
         where: Where it is computed.
         labels: What the ids of label maps mean.
     """
-    from mixseg.experiments.comparison import read_comparison
-
-    own = read_comparison(Path(name)) if name.endswith(".toml") else None if name else part.comparison()
+    own = None if list else _own(name, part)
     if list or not (name or own):
         _print_names()
         return 0
     from mixseg.cli.live_table import LiveTable
-    from mixseg.cli.printing import print_list
-    from mixseg.experiments.plan import RUNS, is_experiment, left_out, read_plan
     from mixseg.experiments.run_experiment import run_experiment
 
     out = out or Path("experiments") / Path(dataset).resolve().name
     request, resources = part.request(own), where.resources(out)
     if own and not part.yes:
         _check_meant(own, request)
-    name = own.name if own else name
-    before = read_plan(out / name) if is_experiment(out / name) else None
+    before = _plan_in(out / (own.name if own else name))
     with LiveTable() as table:
         folder, status = run_experiment(
             own.experiment() if own else name,
@@ -226,10 +224,41 @@ def experiment(
             show=table.show,
         )
     _print_results(folder)
+    _say_hidden(before, folder)
+    return _failures(status)
+
+
+def _own(name: str, part: PartFlags) -> Comparison | None:
+    """The comparison of one's own that a command line asks for, or None."""
+    if not name.endswith(".toml"):
+        return None if name else part.comparison()
+    from mixseg.experiments.comparison import read_comparison
+
+    return read_comparison(Path(name))
+
+
+def _plan_in(folder: Path) -> Plan | None:
+    """The plan of the table that was here before, if there was one."""
+    from mixseg.experiments.plan import is_experiment, read_plan
+
+    return read_plan(folder) if is_experiment(folder) else None
+
+
+def _say_hidden(before: Plan | None, folder: Path) -> None:
+    """Which runs of the table that was here before the new one does not show."""
+    from mixseg.experiments.plan import RUNS, left_out, read_plan
+
     if before and (hidden := left_out(before, read_plan(folder))):
         what = "1 run" if hidden == 1 else f"{hidden} runs"
         verbs = "is not in this one and stays" if hidden == 1 else "are not in this one and stay"
-        say(f"\n{what} of the table that was here before {verbs} in {out / RUNS}: ask for all to see them together.")
+        where = folder.parent / RUNS
+        say(f"\n{what} of the table that was here before {verbs} in {where}: ask for all to see them together.")
+
+
+def _failures(status: Status | None) -> int:
+    """The exit code; what failed is told."""
+    from mixseg.cli.printing import print_list
+
     if status is None or not status.sentences:
         return 0
     print_list([f"{run}: {sentence}" for run, sentence in status.sentences.items()], "Failed:")

@@ -70,9 +70,7 @@ def abdomen(rng, grid):
     liver = ellipsoid(at, centre, radii, turn(rng))
     mask = liver.astype(np.uint8)
     bend = half * rng.uniform(-0.25, 0.25, (3, 3))
-    corners = [
-        centre + np.array([x, y, z]) for (x, y, _), z in zip(bend, (-0.7 * half[2], 0, 0.7 * half[2]), strict=True)
-    ]
+    bend[:, 2] = half[2] * np.array([-0.7, 0, 0.7])
     mask[tube(at, centre + bend, rng.uniform(2.0, 4.0) * grid.spacing[0])] = 3
     for _ in range(int(rng.integers(0, 5))):
         size = np.exp(rng.uniform(np.log(1.8), np.log(9))) * grid.spacing[0]

@@ -149,6 +149,28 @@ def make_dicom(root: Path) -> Path:
     return root
 
 
+def make_own(root: Path) -> Path:
+    """A folder per patient: 1 finished, 2 strokes with a painted background, 3 nothing."""
+    inside = np.zeros((24, 22, 12), np.uint8)
+    inside[5:19, 5:18, 2:10] = 1
+    inside[8:15, 6:13, 3:9] = 2
+    drawn = np.zeros_like(inside)
+    drawn[6:17, 7:9, 2::3], drawn[1:3, 3:18, 2::3] = inside[6:17, 7:9, 2::3], 3
+    grey = rng().integers(0, 1000, (4, *inside.shape)).astype(np.int16)
+    for number, labels in enumerate([inside, drawn, None], start=1):
+        name = f"Patient {number:02}"
+        nifti(root / name / f"{name} T2.nii.gz", grey[number])
+        if labels is not None:
+            nifti(root / name / f"{name} T2-label.nii.gz", labels)
+    (root / "labels.txt").write_text(
+        '    0     0    0    0        0  0  0    "Clear Label"\n'
+        '    1   255    0    0        1  1  1    "liver"\n'
+        '    2     0  255    0        1  1  1    "lesion"\n'
+        '    3     0    0  255        1  1  1    "background"\n'
+    )
+    return root
+
+
 MAKERS = {
     "phantom": make_phantom,
     "acdc": make_acdc,
@@ -157,4 +179,5 @@ MAKERS = {
     "h5": make_h5,
     "png": make_png,
     "dicom": make_dicom,
+    "own": make_own,
 }

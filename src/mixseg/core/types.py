@@ -67,22 +67,32 @@ class Volume:
         return float(i), float(j), float(k)
 
 
+class Layer(NamedTuple):
+    """One structure of a label map that is put together: the voxels of ``file`` that hold ``value``."""
+
+    file: Path
+    value: int
+
+
 @dataclass(frozen=True)
 class Source:
     """Where one array lies on disk.
 
     Attributes:
         files: One file; or one file per slice, stacked along the last axis; or those of a DICOM series, which say
-            themselves where they lie.
+            themselves where they lie; or those of the layers.
         key: The name of the array inside an h5 file.
         ids: For label maps: id in the file -> class index in memory, or IGNORE. ``None`` for images.
         grid: For DICOM segmentations, which hold painted slices alone: the files of the series below them.
+        layers: Of a label map that is put together from structures, of one file each or overlapping in one: they are
+            numbered 1, 2, 3, ..., which are the ids then, and where several cover a voxel, it is the first one's.
     """
 
     files: tuple[Path, ...]
     key: str = ""
     ids: Mapping[int, int] | None = None
     grid: tuple[Path, ...] = ()
+    layers: tuple[Layer, ...] = ()
 
     @property
     def path(self) -> Path:

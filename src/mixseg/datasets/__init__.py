@@ -5,6 +5,7 @@ To add a layout, write a module with ``cases`` and ``fits`` and add a row here.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError, did_you_mean
@@ -12,8 +13,9 @@ from mixseg.core.files import read_json
 from mixseg.core.types import Case
 from mixseg.datasets.contents import check, contents
 from mixseg.datasets.labels import LabelFlags
-from mixseg.datasets.layouts import acdc, dicom, h5, la, nnunet, png
-from mixseg.datasets.layouts.base import Dataset, Say, entries, silent
+from mixseg.datasets.layouts import acdc, dicom, h5, la, nnunet, own, png
+from mixseg.datasets.layouts.base import Dataset, Say, entries, files_below, silent, unique
+from mixseg.datasets.layouts.globs import as_flagged, check_known, names_of
 from mixseg.datasets.layouts.nnunet_json import NAME
 from mixseg.datasets.layouts.table import ScanTable, of_cases
 
@@ -40,8 +42,19 @@ DATASETS: dict[str, Dataset] = {
     "dicom": Dataset(
         dicom.cases, dicom.fits, "DICOM: folders of series, and segmentations drawn on them", dicom.images, dicom.table
     ),
+    "own": Dataset(
+        own.cases,
+        own.fits,
+        "any other folder: images, and labels beside them or in folders of their own",
+        own.images,
+        own.table,
+    ),
 }
 """In the order in which they are tried on a folder."""
+
+
+MOST_FOLDERS = 4
+"""So many folders deep a folder is looked into that holds no image, to say what is there."""
 
 
 def recognise(root: Path) -> str:
@@ -51,9 +64,11 @@ def recognise(root: Path) -> str:
     for name, dataset in DATASETS.items():
         if dataset.fits(root):
             return name
-    layouts = "; ".join(f"{name}: {dataset.about}" for name, dataset in DATASETS.items())
+    endings = Counter(path.suffix for path in files_below(root, depth=MOST_FOLDERS) if path.suffix)
+    there = ", ".join(f"{count} {ending}" for ending, count in endings.most_common(4)) or "no files"
     raise MixsegError(
-        f"{root} is in none of the known layouts, rearrange it to be one of them ({layouts}).",
+        f"{root} holds no image that can be read ({there}): give the folder that holds the scans, as .nii.gz, .nrrd, "
+        ".mha, .png or .h5.",
         "unknown-layout",
         folder=root,
     )
@@ -66,13 +81,16 @@ def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, s
         root: The folder.
         name: Its layout; recognised if not given.
         flags: What the user says about label ids.
-        say: Is told, per folder of label maps, what the ids were found to mean and why; and what was left out.
+        say: Is told, per folder of label maps, what the ids were found to mean and why; and what cannot be used.
+
+    Raises:
+        MixsegError: There is nothing to read, or somebody has to say first how labels were drawn.
     """
     found = read_table(root, name, flags)
     for sentence in (*found.meanings, *found.problems):
         say(sentence)
     found.check_sure()
-    return found.cases
+    return unique(found.cases, root)
 
 
 def read_table(root: Path, name: str | None = None, flags: LabelFlags | None = None) -> ScanTable:
@@ -89,10 +107,13 @@ def read_table(root: Path, name: str | None = None, flags: LabelFlags | None = N
     entries(root)  # a folder that is missing or forbidden is a clearer message than what a layout misses in it
     dataset, flags = DATASETS[name], flags or LabelFlags()
     if dataset.table is not None:
-        return dataset.table(root, flags)
-    meanings: list[str] = []
-    cases = dataset.cases(root, flags, meanings.append)
-    return of_cases(root, name, cases, meanings)
+        found = dataset.table(root, flags)
+    else:
+        meanings: list[str] = []
+        cases = [as_flagged(case, flags, root) for case in dataset.cases(root, flags, meanings.append)]
+        found = of_cases(root, name, cases, meanings)
+    check_known(flags, [names_of(row.id, row.labels, root) for row in found.rows], root)
+    return found
 
 
 def load_images(root: Path) -> list[Case]:

@@ -40,15 +40,20 @@ class LabelFlags:
         foreground_only: 0 is unlabeled and the background was never labelled.
         scribble_background: The id of the background in scribbles that lie among full masks: in a label map that holds
             it 0 is unlabeled, in any other 0 is the background.
+        full: Globs of scans or label files that are finished masks.
+        scribbles: Globs of scans or label files that are strokes, in which 0 is unlabeled.
     """
 
     unlabeled: int | None = None
     background: int | None = None
     foreground_only: bool = False
     scribble_background: int | None = None
+    full: tuple[str, ...] = ()
+    scribbles: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return self != LabelFlags()
+        """Whether they say anything about ids."""
+        return replace(self, full=(), scribbles=()) != LabelFlags()
 
     def check(self, where: str) -> None:
         """Nothing, or one sentence about flags that contradict each other."""

@@ -68,7 +68,8 @@ def _stamp(source: Source | None) -> object:
             "unreadable-file",
             file=error.filename,
         ) from None
-    return [files, source.key, sorted((source.ids or {}).items())]
+    layers = [[str(layer.file), layer.value] for layer in source.layers]
+    return [files, source.key, sorted((source.ids or {}).items()), *([layers] if layers else [])]
 
 
 def read_header(case: Case) -> Header:

@@ -5,7 +5,8 @@ The home of nibabel, SimpleITK, h5py, pydicom and highdicom.
 
 from mixseg.datasets.formats.base import HDF5, SEGMENTS, SUFFIXES, TRANSPOSED, is_dicom, stem, suffix
 from mixseg.datasets.formats.geometry import Geometry, same_geometry
-from mixseg.datasets.formats.label_maps import count_ids, read_ids, read_labels
+from mixseg.datasets.formats.label_maps import count_ids, count_layers, read_ids, read_labels
+from mixseg.datasets.formats.peek import declares_labels, leading
 from mixseg.datasets.formats.volumes import (
     h5_keys,
     read,
@@ -23,8 +24,11 @@ __all__ = [
     "TRANSPOSED",
     "Geometry",
     "count_ids",
+    "count_layers",
+    "declares_labels",
     "h5_keys",
     "is_dicom",
+    "leading",
     "read",
     "read_geometry",
     "read_ids",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError, listed
-from mixseg.core.types import Source, Volume
-from mixseg.datasets.formats.volumes import as_source, not_finite, read, segment_names
+from mixseg.core.types import Layer, Source, Volume
+from mixseg.datasets.formats.base import SEGMENTS, suffix
+from mixseg.datasets.formats.geometry import Geometry, same_geometry
+from mixseg.datasets.formats.volumes import as_source, not_finite, read, read_painted, segment_names
 
 WIDE = 2**16
 """A range of ids from which on a table with a place for each is larger than a slice."""
@@ -22,6 +24,8 @@ ROUNDING = 1e-4
 
 def read_ids(source: Source | Path) -> Volume:
     """A label map as it is stored, with an integer type: nan and fractions are refused."""
+    if isinstance(source, Source) and source.layers:
+        return compose(source.layers)
     volume = read(source)
     array = volume.array
     path = as_source(source).path
@@ -53,6 +57,56 @@ def read_ids(source: Source | Path) -> Volume:
             value=float(array[fraction][0]),
         )
     return Volume(whole.astype(np.int32), volume.affine, volume.spacing_known)
+
+
+def compose(layers: Sequence[Layer]) -> Volume:
+    """One label map from structures: 1 where the first of them is, 2 where the second is and not the first, ...
+
+    Raises:
+        MixsegError: A file cannot be read, or lies elsewhere than the first.
+    """
+    uses = Counter(layer.file for layer in layers)
+    opened: dict[Path, tuple[Geometry, Callable[[int], NDArray[np.bool_]]]] = {}
+    result, place = np.empty(0), None
+    for number, layer in reversed(list(enumerate(layers, start=1))):
+        here, where = opened.pop(layer.file) if layer.file in opened else _structures(layer.file)
+        if uses[layer.file] > 1:  # a file of one structure, of which there may be a hundred, is not kept
+            opened[layer.file] = here, where
+        if place is None:
+            place, result = here, np.zeros(here.shape, np.uint16)
+        elif difference := same_geometry(place, here):
+            raise MixsegError(
+                f"{layer.file} and {layers[-1].file} are structures of one scan and do not cover each other, "
+                f"{difference}: export them on one grid.",
+                "geometry-differs",
+                file=layer.file,
+                other=layers[-1].file,
+            )
+        result[where(layer.value)] = number
+    assert place is not None, "there is a layer"
+    return Volume(result, place.affine, place.spacing_known)
+
+
+def count_layers(layers: Sequence[Layer]) -> list[int]:
+    """How many voxels each structure has, whether or not another one covers them too.
+
+    Raises:
+        MixsegError: A file cannot be read.
+    """
+    counts: dict[Layer, int] = {}
+    for path in dict.fromkeys(layer.file for layer in layers):
+        _, where = _structures(path)
+        counts |= {layer: int(where(layer.value).sum()) for layer in layers if layer.file == path}
+    return [counts[layer] for layer in layers]
+
+
+def _structures(path: Path) -> tuple[Geometry, Callable[[int], NDArray[np.bool_]]]:
+    """The place of a file, and where each of its structures is, whether or not they overlap."""
+    if suffix(path) in SEGMENTS:
+        painted = read_painted(path)
+        return painted.place, lambda number: painted.upright(painted.of(number)).astype(bool)
+    volume = read_ids(path)
+    return Geometry.of(volume), lambda value: np.asarray(volume.array == value)
 
 
 def read_labels(source: Source) -> Volume:

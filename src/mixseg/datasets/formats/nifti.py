@@ -25,6 +25,9 @@ LONGEST = 540
 """Bytes of a header: that of NIfTI 2 is the longer one."""
 LONGEST_EXTENSIONS = 1 << 26
 
+LABEL_INTENT = 1002
+"""NIfTI's code for "the values are labels"."""
+
 UNITS = {1: 1e3, 3: 1e-3}
 """Code of the spatial unit -> mm: meters and microns. Any other code is mm, or says nothing."""
 
@@ -63,6 +66,22 @@ def _image(path: Path) -> Any:  # noqa: ANN401 - nibabel has no types
             raise ValueError(f"voxels from byte {skipped} on")
         check_size(path, claimed, path.stat().st_size * (EXPANSION if compressed else 1) - skipped)
     return nib.load(path, mmap=False)
+
+
+def declares_labels(path: Path) -> bool:
+    """Whether the intent in the header is that of labels."""
+    return int(_image(path).header["intent_code"]) == LABEL_INTENT
+
+
+def leading(path: Path, voxels: int) -> NDArray[np.generic]:
+    """The first slices that hold ``voxels``, or all."""
+    image = _image(path)
+    shape = _geometry(image, path).shape
+    count = max(1, -(-voxels // (shape[0] * shape[1])))
+    array = np.asanyarray(image.dataobj[..., :count] if len(image.shape) == 3 else image.dataobj)
+    if array.dtype.names:
+        array = grey(structured_to_unstructured(array), path)
+    return np.asarray(array.reshape(*shape[:2], -1))
 
 
 def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | None) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mixseg.core.colours import code
 from mixseg.core.errors import MixsegError, listed
@@ -41,25 +42,51 @@ class Segment(NamedTuple):
     status: str = ""
 
 
-def read(path: Path, key: str = "") -> Volume:
-    """The label map: 0 where nothing is painted, else the number of the segment."""
-    header = nrrd.header(path)
-    place = nrrd.place_of(header, path)
-    layers = nrrd.voxels(header, path)
-    result = np.zeros(layers.shape[:-1], dtype=np.uint16)
-    found = _segments(header.meta)
-    unclaimed = layers != 0
-    for number, segment in enumerate(found, start=1):
-        if segment.layer >= layers.shape[-1]:
+class Painted:
+    """The voxels of a file, segment by segment.
+
+    Attributes:
+        place: Its geometry.
+        segments: The one that ``of`` calls 1 first.
+        layers: ``(K, J, I, layers)``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        header = nrrd.header(path)
+        self.path, self.place, self.segments = path, nrrd.place_of(header, path), _segments(header.meta)
+        self.layers = nrrd.voxels(header, path)
+
+    def of(self, number: int) -> NDArray[np.bool_]:
+        """Where a segment is painted, ``(K, J, I)``.
+
+        Raises:
+            MixsegError: The file has no such layer.
+        """
+        segment = self.segments[number - 1]
+        if segment.layer >= self.layers.shape[-1]:
             raise MixsegError(
-                f"Segment '{segment.name}' of {path} should lie in layer {segment.layer}, which is not there: save it "
-                "again as a segmentation.",
+                f"Segment '{segment.name}' of {self.path} should lie in layer {segment.layer}, which is not there: "
+                "save it again as a segmentation.",
                 "segment-without-layer",
-                file=path,
+                file=self.path,
                 segment=segment.name,
                 layer=segment.layer,
             )
-        painted = layers[..., segment.layer] == segment.value
+        return np.asarray(self.layers[..., segment.layer] == segment.value)
+
+    def upright(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
+        """``(K, J, I)`` or ``(J, I)`` as ``(I, J, K)``."""
+        return array.T.reshape(self.place.shape)
+
+
+def read(path: Path, key: str = "") -> Volume:
+    """The label map: 0 where nothing is painted, else the number of the segment."""
+    file = Painted(path)
+    layers, found = file.layers, file.segments
+    result = np.zeros(layers.shape[:-1], dtype=np.uint16)
+    unclaimed = layers != 0
+    for number, segment in enumerate(found, start=1):
+        painted = file.of(number)
         if (result[painted] > 0).any():
             other = found[int(result[painted].max()) - 1]
             raise MixsegError(
@@ -80,7 +107,7 @@ def read(path: Path, key: str = "") -> Volume:
             "voxels-without-segment",
             file=path,
         )
-    return Volume(result.T.reshape(place.shape), place.affine)
+    return Volume(file.upright(result), file.place.affine)
 
 
 def geometry(path: Path, key: str = "") -> Geometry:

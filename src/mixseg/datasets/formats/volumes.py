@@ -16,7 +16,7 @@ from mixseg.datasets.formats.base import HDF5, ITK, NIFTI, SEGMENTS, Format, for
 from mixseg.datasets.formats.geometry import Geometry
 
 if TYPE_CHECKING:  # SimpleITK takes a fifth of a second
-    from mixseg.datasets.formats.segments import Segment
+    from mixseg.datasets.formats.segments import Painted, Segment
 
 Read = TypeVar("Read", Volume, Geometry)
 
@@ -78,7 +78,7 @@ def _each_file(source: Source, reader: Callable[[Format], Callable[[Path, str], 
     if is_dicom(source.path):  # the files of a series are one volume
         return [_of_series(source, reader)]
     found: list[Read] = []
-    for path in source.files:
+    for path in source.files[:1] if source.layers else source.files:  # layers lie on each other, not in a row
         with reading(path):
             found.append(reader(format_of(path))(path, source.key))
         _valid(Geometry.of(found[-1]), path)
@@ -158,6 +158,14 @@ def read_segments(path: Path) -> dict[int, Segment]:
 
     with reading(path):
         return dict(enumerate(segments.segments(path), start=1))
+
+
+def read_painted(path: Path) -> Painted:
+    """The voxels of a .seg.nrrd, segment by segment, which may overlap."""
+    from mixseg.datasets.formats import segments
+
+    with reading(path):
+        return segments.Painted(path)
 
 
 def segment_names(path: Path) -> dict[int, str]:

@@ -83,7 +83,7 @@ def _images_in(folder: Path) -> list[Path]:
 
 def _check_not_the_folder_above(folder: Path) -> None:
     """Nothing, or one sentence if the images lie in the only folder in it that has any, and it is no dataset."""
-    if any(dataset.fits(folder) for dataset in DATASETS.values()):
+    if any(dataset.fits(folder) for name, dataset in DATASETS.items() if name != "own"):
         return
     inner = [path for path in entries(folder) if path.is_dir() and _images_in(path)]
     if len(inner) == 1:

@@ -1,0 +1,48 @@
+"""Anybody's folder: images and labels found by what they hold and how they are called, nothing copied or renamed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mixseg.core.types import Case, Source
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.layouts.base import Say, silent, unique
+from mixseg.datasets.layouts.own.files import list_files, look
+from mixseg.datasets.layouts.own.scans import find_scans
+from mixseg.datasets.layouts.table import ScanTable
+
+__all__ = ["cases", "fits", "images", "table"]
+
+
+def fits(root: Path) -> bool:
+    """Whether there is anything that may be an image."""
+    return bool(list_files(root).voxels)
+
+
+def table(root: Path, flags: LabelFlags | None = None) -> ScanTable:
+    """What is understood of a folder."""
+    from mixseg.datasets.layouts.own.understand import understand  # here, as what it measures with takes long to import
+
+    return understand(root, flags or LabelFlags())
+
+
+def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> list[Case]:
+    """One case per scan whose files can be used.
+
+    Raises:
+        MixsegError: It is not clear how the labels were drawn.
+    """
+    found = table(root, flags)
+    for sentence in found.meanings:
+        say(sentence)
+    found.check_sure()
+    return unique(found.cases, root)
+
+
+def images(root: Path) -> list[Case]:
+    """The scans alone: labels are looked at to tell them from images, and no more."""
+    found = look(list_files(root).voxels, root)
+    scans, _ = find_scans([each for each in found if each.role == "image"], root)
+    return unique(
+        [Case(scan.id, scan.patient, tuple(Source((image.path,)) for image in scan.images)) for scan in scans], root
+    )

@@ -72,7 +72,7 @@ class Job:
             bar.say(sentence)
         self.plan = plan
         unit = "slices" if predictor.config.data.dims == 2 else "windows"
-        maps = self._maps(scan, partial(_show_progress, bar, case.id, unit))
+        maps = self._maps(scan, partial(show_progress, bar, case.id, unit))
         volumes = volumes_ml(np.asarray(maps[""], np.uint8), self.classes, scan.placed, self.nested)
         sidecar = about(target, predictor.origin, maps=list(maps), volumes=volumes, nested=self.nested)
         return Answer(maps, sidecar, warnings)
@@ -137,5 +137,6 @@ def read_image(case: Case, *, clip: tuple[float, float] | None) -> Native:
     return read_native(case, header, clip=clip)
 
 
-def _show_progress(bar: Progress, name: str, unit: str, done: int, count: int) -> None:
+def show_progress(bar: Progress, name: str, unit: str, done: int, count: int) -> None:
+    """Say how far one scan is."""
     bar.partly(f"{name}, {done} of {count} {unit}", done / count)

@@ -36,6 +36,7 @@ class Sidecar(Origin):
         volumes_ml: Of each class above the background; None where the size of a voxel is unknown.
         format: What the label map is written in, a name in ``FORMATS``.
         nested: Inner structure -> the one that includes its voxels, in the map and in its volume.
+        provenance: Of a completed label map: class -> origin -> voxels (see ``annotate.refinement``).
         mixseg: The version that wrote it.
     """
 
@@ -44,6 +45,7 @@ class Sidecar(Origin):
     volumes_ml: dict[str, float] | None = None
     format: str = ANY
     nested: dict[str, str] = field(default_factory=dict)
+    provenance: dict[str, dict[str, int]] = field(default_factory=dict)
     mixseg: str = __version__
 
     @classmethod

@@ -121,6 +121,10 @@ def coloured(data, k):
     data.SamplesPerPixel, data.PhotometricInterpretation = 3, "RGB"
 
 
+def tiled(data, k):
+    data.ImageType = ["ORIGINAL", "PRIMARY", "M", "MOSAIC"]
+
+
 def nowhere(data, k):
     del data.ImagePositionPatient
 
@@ -150,6 +154,7 @@ def unknown_syntax(data, k):
         (coarser, "slices-differ", {}),
         (coloured, "colour-image", {}),
         (nowhere, "no-position", {}),
+        (tiled, "mosaic", {}),
         (at_one_of_two, "several-volumes", {"volumes": 4}),
         (damaged_number, "broken-file", {}),
         (unknown_syntax, "no-decoder", {"syntax": "High-Throughput JPEG 2000 Image Compression (Lossless Only)"}),
@@ -192,6 +197,31 @@ def test_a_file_that_is_called_dicom_and_is_none_is_refused(tmp_path):
     assert caught.value.code == "not-dicom"
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_inverted_grey_values_are_turned_round_as_simpleitk_does(tmp_path, packed):
+    def invert(data, _):
+        data.PhotometricInterpretation, data.PixelRepresentation = "MONOCHROME1", 0
+        data.BitsStored, data.HighBit = 12, 11
+
+    write_series(tmp_path / "s", np.abs(noise()), oblique(), scale=(0.5, 3), change=invert)
+    if packed:
+        compressed(tmp_path / "s", pydicom.uid.JPEGLSLossless)
+    array = formats.read(source(tmp_path / "s")).array
+    assert (array == (4095 - np.abs(noise())) * 0.5 + 3).all()
+    assert np.allclose(array, by_simpleitk(tmp_path / "s")[0])
+
+
+def test_a_report_and_a_dose_hold_no_slices(tmp_path):
+    for name, kind, modality in (("SR", "88.11", "SR"), ("dose", "481.2", "RTDOSE")):
+        data = blank(tmp_path / name, f"1.2.840.10008.5.1.4.1.1.{kind}", study="1.2", series="1.3", modality=modality)
+        if modality == "RTDOSE":
+            fill(data, noise().T)
+        data.save_as(tmp_path / name)
+        with pytest.raises(MixsegError) as caught:
+            formats.read(tmp_path / name)
+        assert caught.value.code == "no-slices"
+
+
 def test_a_radiograph_is_one_slice_with_its_pixel_size(tmp_path):
     data = blank(tmp_path / "x", MR, study="1.2", series="1.3", modality="DX")
     fill(data, noise((5, 4, 1)).T)
@@ -217,6 +247,17 @@ def test_compressed_slices_hold_what_plain_ones_do(tmp_path, syntax):
     volume = formats.read(source(tmp_path / "s"))
     assert volume.array.dtype == plain.array.dtype
     assert (volume.array == plain.array).all()
+
+
+def test_frames_that_are_compressed_are_scaled_each(tmp_path):
+    scales = [(1.0 + k, -k) for k in range(5)]
+    for name in ("plain", "packed"):
+        write_enhanced(tmp_path / name / "x", noise(), oblique(), scales=scales)
+    compressed(tmp_path / "packed", pydicom.uid.JPEGLSLossless)
+    plain, packed = (formats.read(tmp_path / name / "x").array for name in ("plain", "packed"))
+    assert plain.dtype == packed.dtype == np.int32
+    assert (plain == packed).all()
+    assert (plain[:, :, 4] == noise()[:, :, 4] * 5 - 4).all()
 
 
 def test_what_tests_write_is_dicom_of_the_right_class(tmp_path):

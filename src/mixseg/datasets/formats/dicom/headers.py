@@ -7,6 +7,7 @@ file are there, which SimpleITK keeps to itself. Of who was scanned nothing is k
 from __future__ import annotations
 
 import math
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +65,9 @@ class Header(NamedTuple):
         series: The series that the file belongs to.
         about: Of a segmentation: the series that it was drawn on.
         grey: Whether a pixel is one grey value, no colour.
+        inverted: Whether small stored values are shown bright.
         localizer: Whether it is an overview from which slices are planned.
+        mosaic: Whether slices lie beside each other in one picture.
         bits: How many of them hold a value, and whether the value has a sign; (0, True) for fractions.
         frames: Its slices; nothing in a file that holds none, such as a report.
     """
@@ -77,7 +80,9 @@ class Header(NamedTuple):
     series: str
     about: tuple[str, ...]
     grey: bool
+    inverted: bool
     localizer: bool
+    mosaic: bool
     bits: tuple[int, bool]
     frames: tuple[Frame, ...]
 
@@ -93,6 +98,7 @@ def _library() -> Any:  # noqa: ANN401 - a module
     import pydicom
 
     pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE  # archives are full of overlong values
+    warnings.filterwarnings("ignore", module="pydicom")  # what matters is raised; the rest would tear progress bars
     return pydicom
 
 
@@ -107,8 +113,8 @@ def parsed(path: Path, *, pixels: bool = False) -> Any:  # noqa: ANN401 - a pydi
             return _library().dcmread(path, stop_before_pixels=not pixels)
         except _library().errors.InvalidDicomError as error:
             raise MixsegError(
-                f"{path} is no DICOM file, although it is called like one: take it out of the folder, or export it "
-                "again.",
+                f"{path} does not begin as a DICOM file does, although it is called like one: take it out of the "
+                "folder, or export it again.",
                 "not-dicom",
                 file=path,
             ) from error
@@ -135,9 +141,11 @@ def header_of(data: Any, path: Path) -> Header:  # noqa: ANN401 - a pydicom data
 
 def _header(data: Any, path: Path) -> Header:  # noqa: ANN401
     number, bits = data.get("SeriesNumber"), int(data.get("BitsStored") or 0)
-    kind, has_slices = _library().uid.UID(data.get("SOPClassUID") or ""), bool(data.get("Rows") and data.get("Columns"))
-    if not kind or ("Image Storage" in kind.name and not has_slices):
+    kind = _library().uid.UID(data.get("SOPClassUID") or data.file_meta.MediaStorageSOPClassUID)
+    of_slices = "Image Storage" in kind.name or kind in SEGMENTATIONS or kind.is_private
+    if of_slices and not (data.get("Rows") and data.get("Columns")):
         raise ValueError("it ends before its slices")
+    about_pixels = data.get("ImageType") or ()
     return Header(
         file=path,
         modality="SEG" if kind in SEGMENTATIONS else str(data.get("Modality") or ""),
@@ -147,9 +155,11 @@ def _header(data: Any, path: Path) -> Header:  # noqa: ANN401
         series=str(data.get("SeriesInstanceUID") or ""),
         about=tuple(str(each.get("SeriesInstanceUID")) for each in data.get("ReferencedSeriesSequence") or ()),
         grey=int(data.get("SamplesPerPixel") or 1) == 1 and data.get("PhotometricInterpretation", GREY[0]) in GREY,
-        localizer="LOCALIZER" in (data.get("ImageType") or ()),
+        inverted=data.get("PhotometricInterpretation") == GREY[0],
+        localizer="LOCALIZER" in about_pixels,
+        mosaic="MOSAIC" in about_pixels,
         bits=(bits if 0 < bits <= 32 else 0, bool(data.get("PixelRepresentation") or 0)),
-        frames=tuple(_frames(data, path)) if has_slices else (),
+        frames=tuple(_frames(data, path)) if of_slices else (),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
-from mixseg.datasets.formats.base import LPS_TO_RAS, reading
+from mixseg.datasets.formats.base import LPS_TO_RAS
 from mixseg.datasets.formats.dicom.headers import Frame, Header
 from mixseg.datasets.formats.geometry import POSITION_TOLERANCE, SPACING_TOLERANCE, Geometry
 
@@ -76,15 +76,23 @@ def frame_geometry(first: Frame, spacing: float, count: int = 1) -> Geometry:
 
 def _check_slices(header: Header) -> None:
     """Nothing, if the file holds slices of grey values."""
-    with reading(header.file):
-        if not header.frames:
-            raise ValueError("a file of a series that ends before its slices")
+    if not header.frames:
+        raise MixsegError(
+            f"{header.file} holds no slices ({header.modality or 'no modality'}), as reports and plans do not: take it "
+            "out of the folder.",
+            "no-slices",
+            file=header.file,
+        )
     if not header.grey:
         raise MixsegError(
             f"{header.file} is in colour, a picture of a screen or a report: take it out of the folder, or export the "
             "scan itself.",
             "colour-image",
             file=header.file,
+        )
+    if header.mosaic:
+        raise MixsegError(
+            f"{header.file} holds its slices beside each other, as a mosaic: {CONVERT}.", "mosaic", file=header.file
         )
 
 

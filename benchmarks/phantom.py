@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from mixseg.cli.demo import PATIENTS, SETTINGS
-from mixseg.core.files import read_json, replacing, write_json
+from mixseg.core.files import replacing, write_json
+from mixseg.core.text_files import read_json
 from mixseg.datasets import phantom
 from mixseg.methods import METHODS
 from mixseg.report.experiment.tables_markdown import grid

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json, replacing
+from mixseg.core.files import replacing
+from mixseg.core.text_files import read_json
 from mixseg.core.types import renamed
 from mixseg.data.prepare.build import digest
 from mixseg.evaluation.metrics import METRICS

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import WRITING, check_name, explained, read_json, replacing, sweep, write_json, writing_arrays
+from mixseg.core.files import WRITING, check_name, explained, replacing, sweep, write_json, writing_arrays
+from mixseg.core.text_files import read_json
 
 
 def leftovers(folder):

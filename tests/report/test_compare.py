@@ -12,7 +12,8 @@ import found_runs
 from fake_runs import write_run
 from mixseg.cli import main
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json, write_json
+from mixseg.core.files import write_json
+from mixseg.core.text_files import read_json
 from mixseg.evaluation.scores import read_metrics
 from mixseg.report.comparison import compare_runs, write_comparison
 from mixseg.report.contenders import folder_names, gather

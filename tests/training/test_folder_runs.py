@@ -11,7 +11,7 @@ import mixseg.evaluation.evaluate as evaluation
 from dataset_folders import MAKERS
 from mixseg.cli import main
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json
+from mixseg.core.text_files import read_json
 from mixseg.core.types import Volume
 from mixseg.datasets import formats, load
 from mixseg.datasets.folds import make_folds

@@ -104,7 +104,7 @@ def _print_scores(run: RunFolder) -> None:
     from mixseg.evaluation.scores import table
     from mixseg.methods.outputs import answer_and_teacher, output_name
 
-    entries = [entry for entry in (run.finished or {})["summary"] if entry["checkpoint"] == "last"]
+    entries = [entry for entry in (run.finished or {"summary": []})["summary"] if entry["checkpoint"] == "last"]
     for entry in entries:
         result({"run": run.path, **entry})
     outputs = [entry["branch"] for entry in entries]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import socket
 import tempfile
 import zipfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -144,23 +145,18 @@ def check_name(what: str, name: str, where: object) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - whatever json takes
-    """Write ``content`` as indented JSON, atomically."""
+    """Write ``content`` as indented JSON, atomically; what is not a number, such as an undefined score, is null."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n")
+        temporary.write_text(json.dumps(strict(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def read_json(path: Path, *, missing_ok: bool = False) -> Any:  # noqa: ANN401 - whatever json holds
-    """Read a JSON file; a missing or broken one is one sentence, or a missing one None."""
-    try:
-        return json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        if missing_ok:
-            return None
-        raise MixsegError(f"{path} does not exist: check the path.", "file-missing", file=path) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise MixsegError(
-            f"{path} is not valid JSON ({error}): mend or remove it.", "invalid-json", file=path
-        ) from None
+def strict(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """``value`` with null for nan and the infinities, which JSON does not know."""
+    if isinstance(value, Mapping):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError, did_you_mean
-from mixseg.core.files import read_json
+from mixseg.core.text_files import read_json
 from mixseg.core.types import Case
 from mixseg.datasets.contents import check, contents
 from mixseg.datasets.labels import LabelFlags

@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from mixseg.core.errors import MixsegError, listed
-from mixseg.core.files import read_json, write_json
+from mixseg.core.files import write_json
+from mixseg.core.text_files import read_json
 from mixseg.core.types import Case, Kind
 
 SPLITS = ("splits.json", "splits_final.json")

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json
 from mixseg.core.progress import track
+from mixseg.core.text_files import read_json
 from mixseg.core.types import CLASSES, ENTROPY, IGNORE, PROBABILITY, Case, Source
 from mixseg.datasets import formats, labels
 from mixseg.datasets.layouts import nnunet, nnunet_json
@@ -234,12 +234,16 @@ def _index(name: str, classes: Sequence[str]) -> int | None:
     return places.get(name, places.get(name.lower()))
 
 
+class _Named(TypedDict, total=False):
+    classes: list[str]
+
+
 def predicted_classes(predictions: Path) -> list[str]:
     """Names by index, as ``mixseg predict`` or the run left them with the label maps; none if nobody did."""
     if (predictions / CLASSES).is_file():
-        return list(read_json(predictions / CLASSES))
+        return list(read_json(predictions / CLASSES, list[str]))
     run = _run_of(predictions)
-    return [] if run is None else list(read_json(run / "environment.json").get("classes", []))
+    return [] if run is None else list(read_json(run / "environment.json", _Named).get("classes", []))
 
 
 def by_part(predictions: Path, truths: References) -> References:

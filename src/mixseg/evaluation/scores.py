@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
+from mixseg.core.text_files import read_table
 from mixseg.datasets.layouts.base import patient_and_frame
 from mixseg.evaluation.metrics import METRICS, Counts, Scores, case_metrics
 from mixseg.evaluation.statistics import Comparison, Estimate, Value
@@ -88,7 +89,7 @@ def _located(key: Mapping[str, str], label: str, scores: Mapping[str, float], co
 
 def write_metrics(path: Path, rows: Iterable[Row]) -> None:
     """Write metrics.csv; an undefined value is an empty field."""
-    with replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row in rows:
@@ -100,8 +101,7 @@ def write_metrics(path: Path, rows: Iterable[Row]) -> None:
 def read_metrics(path: Path) -> list[Row]:
     """The rows of a metrics.csv."""
     try:
-        with path.open(newline="") as file:
-            lines = list(csv.DictReader(file))
+        lines = read_table(path)
     except FileNotFoundError:
         raise MixsegError(f"{path} does not exist: run `mixseg evaluate` first.", "file-missing", file=path) from None
     missing = [name for name in (*ADDRESS, *METRICS) if lines and name not in lines[0]]
@@ -115,8 +115,8 @@ def read_metrics(path: Path) -> list[Row]:
     return [_row(path, line) for line in lines]
 
 
-def _row(path: Path, line: Mapping[str, str | None]) -> Row:
-    text = {name: line.get(name) or "" for name in COLUMNS}
+def _row(path: Path, line: Mapping[str, str]) -> Row:
+    text = {name: line.get(name, "") for name in COLUMNS}
     try:
         scores = {metric: float(text[metric]) if text[metric] else math.nan for metric in METRICS}
     except ValueError as error:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json, write_json
+from mixseg.core.files import write_json
+from mixseg.core.schema import checked
+from mixseg.core.text_files import read_json
 
 FILE = "experiment.json"
 RUNS = "runs"
@@ -128,13 +130,14 @@ def read_plan(folder: Path) -> Plan:
             "not-an-experiment",
             folder=folder,
         )
-    content = dict(read_json(path))
+    content = dict(read_json(path, dict[str, Any]))
     if content.pop("format", None) != FORMAT:
         raise MixsegError(
             f"{path} is of another version: repeat `mixseg experiment`, which writes it anew.",
             "other-version",
             file=path,
         )
+    checked(content, Plan, path)
     cells = [
         Cell(**{**cell, "outputs": tuple(cell["outputs"]), "runs": {int(s): n for s, n in cell["runs"].items()}})
         for cell in content.pop("cells")

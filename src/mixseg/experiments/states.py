@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from mixseg.core.files import read_json, write_json
+from mixseg.core.files import write_json
+from mixseg.core.text_files import read_json
 from mixseg.runs.folder import FAILED, RunFolder
 from mixseg.runs.log import read_log
 
@@ -33,7 +34,7 @@ def state_of(run: Path, *, test: bool = False) -> State:
     done = RunFolder(run).finished
     if done and (done["test"] or not test):
         return State("finished", int(done["steps"]))
-    failure = read_json(run / FAILED, missing_ok=True)
+    failure = read_json(run / FAILED, dict[str, str], missing_ok=True)
     if failure is not None:
         return State("failed", step, str(failure["sentence"]))
     return State("begun" if (run / "config.json").exists() else "waiting", step)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mixseg.core import archives
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import writing_arrays
+from mixseg.core.text_files import parse_json
 from mixseg.core.types import IGNORE, Bytes
 from mixseg.evaluation.scores import Row
 
@@ -299,32 +300,67 @@ def write_examples(
             keep(name, array)
 
 
+class _Montage(TypedDict):
+    indices: list[int]
+    columns: int
+    pixel: tuple[float, float]
+
+
+class _Shown(TypedDict):
+    case: str
+    part: str
+    rank: Rank
+    dsc: float
+    plane: Plane
+    outputs: list[str]
+
+
+class _About(_Shown, total=False):
+    montage: _Montage
+
+
 def read_examples(path: Path) -> list[Example]:
     """The examples of a run; none if it has no such file."""
     if not path.exists():
         return []
+    held = archives.read_arrays(path)
     try:
-        with np.load(path, allow_pickle=False) as held:
-            return [_example(held, number, about) for number, about in enumerate(json.loads(str(held["about"])))]
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, TypeError) as error:
+        about = parse_json(str(held["about"]), path, list[_About])
+        return [_example(held, number, each) for number, each in enumerate(about)]
+    except (KeyError, ValueError) as error:
         raise MixsegError(
             f"{path} holds no examples ({error}): remove it, or train the run again.", "broken-file", file=path
         ) from error
 
 
-def _example(held: Mapping[str, Bytes], number: int, about: Mapping[str, Any]) -> Example:
+def _example(held: Mapping[str, NDArray[np.generic]], number: int, about: Mapping[str, Any]) -> Example:
+    image = _picture(held, f"{number}/image")
+    others = {name: _picture(held, f"{number}/{name}", image.shape) for name in ("truth", "entropy")}
+    foreground = f"{number}/foreground"
     return Example(
         **{key: about[key] for key in SAID},
         plane=Plane(**{**about["plane"], "pixel": tuple(about["plane"].get("pixel", (1.0, 1.0)))}),
-        image=held[f"{number}/image"],
-        truth=held[f"{number}/truth"],
-        labels={name: held[f"{number}/labels/{name}"] for name in about["outputs"]},
-        entropy=held[f"{number}/entropy"],
-        foreground=held.get(f"{number}/foreground"),
+        image=image,
+        truth=others["truth"],
+        labels={name: _picture(held, f"{number}/labels/{name}", image.shape) for name in about["outputs"]},
+        entropy=others["entropy"],
+        foreground=_picture(held, foreground, image.shape) if foreground in held else None,
         montage=_montage(held, number, about["montage"]) if "montage" in about else None,
     )
 
 
-def _montage(held: Mapping[str, Bytes], number: int, about: Mapping[str, Any]) -> Montage:
-    pictures = {name: held[f"{number}/montage/{name}"] for name in TILED}
-    return Montage(tuple(about["indices"]), about["columns"], tuple(about["pixel"]), **pictures)
+def _montage(held: Mapping[str, NDArray[np.generic]], number: int, about: Mapping[str, Any]) -> Montage:
+    first = _picture(held, f"{number}/montage/{TILED[0]}")
+    pictures = {name: _picture(held, f"{number}/montage/{name}", first.shape) for name in TILED}
+    montage = Montage(tuple(about["indices"]), about["columns"], tuple(about["pixel"]), **pictures)
+    if montage.columns < 1 or not montage.indices or 0 in montage.tile:
+        raise ValueError(f"{len(montage.indices)} tiles in rows of {montage.columns}")
+    return montage
+
+
+def _picture(held: Mapping[str, NDArray[np.generic]], name: str, shape: tuple[int, ...] | None = None) -> Bytes:
+    """Grey values or class indices of a plane; of ``shape``, if that is given."""
+    found = held[name]
+    if found.dtype != np.uint8 or found.ndim != 2 or not found.size or shape not in (None, found.shape):
+        raise ValueError(f"{name} is {found.dtype} of {found.shape}")
+    return found.astype(np.uint8, copy=False)

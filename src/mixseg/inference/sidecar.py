@@ -14,7 +14,8 @@ from typing import Self
 
 from mixseg import __version__
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json, write_json
+from mixseg.core.files import write_json
+from mixseg.core.text_files import read_json
 from mixseg.core.types import CLASSES, Case
 from mixseg.data.prepare.store import tuples
 from mixseg.datasets.formats.label_files import ANY, FORMATS
@@ -56,7 +57,7 @@ class Sidecar(Origin):
         """
         later = {each.name for each in fields(cls) if each.default_factory is not MISSING or each.name == "format"}
         try:
-            found = read_json(path, missing_ok=True)
+            found = read_json(path, cls, missing_ok=True)
             known = [each.name for each in fields(cls) if each.name not in later or each.name in found]
             return cls(**{name: tuples(found[name]) for name in known})
         except (MixsegError, TypeError, KeyError):
@@ -130,7 +131,7 @@ def check_not_overwriting(
     """
     out = targets[0].out
     written = recorded(out)
-    if (out / CLASSES).exists() and CLASSES not in written and read_json(out / CLASSES) != list(classes):
+    if (out / CLASSES).exists() and CLASSES not in written and read_json(out / CLASSES, list[str]) != list(classes):
         names = ", ".join(classes)
         raise MixsegError(
             f"{out / CLASSES} would be overwritten, and names other classes than {names}: {REMEDY}",

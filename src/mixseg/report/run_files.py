@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mixseg.core import archives
 from mixseg.core.errors import MixsegError
+from mixseg.core.schema import Content
 from mixseg.evaluation.scores import Row, read_metrics
 from mixseg.inference.report_slices import CHECKPOINT, Example, read_examples
 from mixseg.runs.config import Config
@@ -49,10 +51,10 @@ class RunFiles:
 
     path: Path
     config: Config
-    facts: dict[str, Any]
-    log: list[dict[str, Any]]
+    facts: Content
+    log: list[Content]
     rows: list[Row]
-    finished: dict[str, Any] | None
+    finished: Content | None
 
     @staticmethod
     def read(path: Path) -> RunFiles:
@@ -119,8 +121,9 @@ class RunFiles:
         if not path.exists():
             return None
         key = f"{CHECKPOINT}/{output}/{example.case}"
-        with np.load(path, allow_pickle=False) as held:
-            labels = example.plane.of(held[key]) if key in held else None
+        with archives.opened(path) as held:
+            found = archives.array_of(held, key) if key in archives.array_names(held) else None
+        labels = None if found is None or found.ndim != 3 else example.plane.of(found.astype(np.uint8, copy=False))
         return labels if labels is not None and labels.shape == example.truth.shape else None
 
     def chosen(self, *, part: str, branch: str, checkpoint: str = "last") -> list[Row]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from mixseg.core.errors import MixsegError, did_you_mean, known
-from mixseg.core.files import read_json
+from mixseg.core.text_files import read_json
 from mixseg.core.types import renamed
 from mixseg.data.prepare.options import check_spacing
 from mixseg.methods import METHODS, terms_of

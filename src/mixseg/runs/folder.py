@@ -16,10 +16,13 @@ from filelock import FileLock, Timeout
 
 from mixseg import __version__
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import check_not_foreign, explained, read_json, sweep, write_json
+from mixseg.core.files import check_not_foreign, explained, sweep, write_json
+from mixseg.core.schema import Content
+from mixseg.core.text_files import read_json
 from mixseg.core.types import renamed
 from mixseg.runs.config import REMOVED, Config, from_dict, keys_where, settings_of, to_dict
 from mixseg.runs.config_groups import Traits
+from mixseg.runs.documents import Facts, Finished
 from mixseg.runs.provenance import commit, source_hash
 
 LOCK = ".lock"
@@ -51,10 +54,10 @@ class RunFolder:
         self._named: dict[str, RunFolder] = {}
 
     @property
-    def finished(self) -> dict[str, Any] | None:
+    def finished(self) -> Content | None:
         """What finished.json says, or None while the run is not finished."""
-        found = self._once("finished.json", lambda path: read_json(path, missing_ok=True))
-        return None if found is None else dict(found)
+        found: Content | None = self._once("finished.json", lambda path: read_json(path, Finished, missing_ok=True))
+        return found
 
     @property
     def begun(self) -> bool:
@@ -73,19 +76,22 @@ class RunFolder:
 
     def _parsed(self, path: Path) -> tuple[Config, dict[str, Any]]:
         """The config, and what it had in keys that this version has no more."""
-        content = self._json(path.name)
+        content = self._json(path.name, dict[str, Any])
         removed = {key: content.pop(key) for key in REMOVED if key in content}
         return from_dict(content, where=str(path)), removed
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Content:
         """environment.json: versions, device, data and who was train, val and test."""
-        return dict(self._once("environment.json", self._described))
+        found: Content = self._once("environment.json", self._described)
+        return found
 
-    def _described(self, path: Path) -> dict[str, Any]:
+    def _described(self, path: Path) -> Content:
         """What environment.json says, the kinds of supervision by today's names."""
-        content: dict[str, Any] = self._json(path.name)
-        return {**content, "protocol": renamed(content["protocol"])} if "protocol" in content else content
+        content: Content = self._json(path.name, Facts)
+        if "protocol" in content:
+            content["protocol"] = renamed(content["protocol"])
+        return content
 
     def named(self, source: str) -> RunFolder:
         """The run that this one calls ``source``: relative to the folder that holds it, or to the current one.
@@ -105,14 +111,14 @@ class RunFolder:
             self._read[name] = (now, read(path))
         return self._read[name][1]
 
-    def _json(self, name: str) -> Any:  # noqa: ANN401 - whatever json holds
+    def _json(self, name: str, kind: object) -> Any:  # noqa: ANN401 - whatever json holds
         if not (self.path / "config.json").exists():
             raise MixsegError(
                 f"{self.path} is no run folder (it has no config.json): name the --out of a training.",
                 "not-a-run",
                 folder=self.path,
             )
-        return read_json(self.path / name)
+        return read_json(self.path / name, kind)
 
     def begin(self, config: Config, facts: dict[str, Any]) -> None:
         """Take the folder for ``config``, or continue the run that it holds: see ``check_same_run``."""

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import torch
 from torch import Tensor
 
-from mixseg.core.files import explained, replacing
+from mixseg.core.files import explained, replacing, strict
+from mixseg.core.schema import Content
+from mixseg.core.text_files import read_json_lines
 from mixseg.core.types import renamed
 from mixseg.methods import Number, Term
 
 OnEntry = Callable[[Mapping[str, Any]], None]
 """Is given each entry after it was written."""
+
+
+Numbers = dict[str, float | None]
+
+
+class _Step(TypedDict):
+    step: int
+
+
+class Entry(_Step, total=False):
+    """What readers of a line rely on; earlier versions wrote fewer of these."""
+
+    loss: float | None
+    lr: float | None
+    seconds: float | None
+    score: float | None
+    terms: Numbers
+    weights: Numbers
+    dsc: dict[str, Numbers] | None
+    watch: dict[str, Any] | None
+    warning: str | None
+    message: str | None
+    labelled: float
 
 
 class Log:
@@ -41,40 +65,21 @@ class Log:
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append one line. What is not a number, such as a score without validation scans, becomes null."""
         with explained(self.path), self.path.open("a") as file:
-            file.write(json.dumps(_strict(entry), allow_nan=False) + "\n")
+            file.write(json.dumps(strict(entry), allow_nan=False) + "\n")
         self.last = entry
         for listener in self.listeners:
             listener(entry)
 
 
-def _strict(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """``value`` with null for nan and the infinities, which JSON does not know."""
-    if isinstance(value, Mapping):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
+def read_log(path: Path) -> list[Content]:
     """The entries of a log; a last line that a kill cut short is left out."""
-    if not path.exists():
-        return []
-    entries = []
-    for line in path.read_text().splitlines():
-        try:
-            entries.append(_with_new_names(json.loads(line)))
-        except json.JSONDecodeError:
-            break
-    return entries
+    return [_with_new_names(entry) for entry in read_json_lines(path, Entry)]
 
 
-def _with_new_names(entry: Any) -> Any:  # noqa: ANN401 - what a line of JSON holds
+def _with_new_names(entry: Content) -> Content:
     """A line of an earlier version with today's names of its terms."""
-    if not isinstance(entry, dict):
-        return entry
-    terms = {key: renamed(entry[key]) for key in ("terms", "weights") if isinstance(entry.get(key), dict)}
-    return {**renamed(entry, {"told": "message"}), **terms}
+    terms = {key: renamed(entry[key]) for key in ("terms", "weights") if key in entry}
+    return Content.of({**renamed(entry, {"told": "message"}), **terms}, entry.path)
 
 
 class Record:

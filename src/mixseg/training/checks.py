@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from mixseg.core.errors import MixsegError, listed
-from mixseg.core.files import read_json
+from mixseg.core.text_files import read_json
 from mixseg.core.types import IGNORE, Kind
 from mixseg.data.batches import check_share
 from mixseg.data.supervision import Data

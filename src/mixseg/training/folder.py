@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mixseg.core import archives
 from mixseg.core.files import replacing_folder
 from mixseg.core.messages import say
 from mixseg.core.progress import Progress
@@ -230,9 +231,9 @@ def _on_source(
     Those on the training grid are kept in the run. A scan that was resampled comes back by its probabilities, which
     are not: it is predicted once more, where there still are weights to do it with.
     """
-    with np.load(run.path / "predictions.npz", allow_pickle=False) as kept:
+    with archives.opened(run.path / "predictions.npz") as kept:
         outputs: dict[str, list[str]] = {}
-        for checkpoint, output in dict.fromkeys(tuple(name.split("/", 2)[:2]) for name in kept.files):
+        for checkpoint, output in dict.fromkeys(tuple(name.split("/", 2)[:2]) for name in archives.array_names(kept)):
             outputs.setdefault(checkpoint, []).append(output)
         with Progress("writing predictions", total=len(outputs) * len(scans), silent=not scans) as bar:
             for checkpoint, names in outputs.items():
@@ -241,9 +242,8 @@ def _on_source(
                     if predictor and predictor.comes_back_by_probabilities(scan.placed, names):
                         maps = predictor.on_source(scan)
                     else:
-                        maps = {
-                            name: to_source(kept[f"{checkpoint}/{name}/{scan.name}"], scan.placed) for name in names
-                        }
+                        held = {name: archives.array_of(kept, f"{checkpoint}/{name}/{scan.name}") for name in names}
+                        maps = {name: to_source(each.astype(np.uint8), scan.placed) for name, each in held.items()}
                     yield checkpoint, scan.name, maps
                     bar.step(scan.name)
 

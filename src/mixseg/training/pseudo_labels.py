@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mixseg.core import archives
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import writing_arrays
 from mixseg.core.progress import track
+from mixseg.core.text_files import parse_json
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.supervision import Proposals, see
 from mixseg.datasets.split import Split
@@ -174,14 +175,12 @@ def write_proposals(path: Path, proposals: Proposals) -> None:
 
 def read_proposals(path: Path) -> Proposals:
     """What ``write_proposals`` wrote."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            masks = {name.removeprefix("mask/"): held[name] for name in held.files if name.startswith("mask/")}
-            return Proposals(masks, json.loads(str(held["origin"])))
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
-        raise MixsegError(
-            f"{path} holds no proposals ({error}): begin the run anew in another --out.", "broken-file", file=path
-        ) from error
+    held = archives.read_arrays(path)
+    found = {name.removeprefix("mask/"): array for name, array in held.items() if name.startswith("mask/")}
+    masks = {name: mask.astype(np.uint8, copy=False) for name, mask in found.items() if mask.dtype == np.uint8}
+    if "origin" not in held or len(masks) < len(found):
+        raise MixsegError(f"{path} holds no proposals: begin the run anew in another --out.", "broken-file", file=path)
+    return Proposals(masks, parse_json(str(held["origin"]), path, dict[str, Any]))
 
 
 def propose(

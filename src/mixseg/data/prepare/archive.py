@@ -7,19 +7,22 @@ The archive is a zip file: ``index.json``, and per scan its 8-bit images and lab
 from __future__ import annotations
 
 import json
-import lzma
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from math import inf, prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from mixseg.core import archives
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
-from mixseg.core.types import Case
+from mixseg.core.schema import checked
+from mixseg.core.text_files import parse_json
+from mixseg.core.types import IGNORE, Case
 from mixseg.core.workers import run_all
 from mixseg.data.prepare.build import build, existing, key_of
 from mixseg.data.prepare.codec import decode_image, decode_labels, encode_image, encode_labels
@@ -109,12 +112,68 @@ class Contents(NamedTuple):
     clip: tuple[float, float] | None
 
 
+@dataclass(frozen=True)
+class _Entry(Header):
+    """An entry of ``index.json``."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+class _Index(TypedDict):
+    clip: tuple[float, float] | None
+    cases: list[_Entry]
+
+
 def contents(path: Path) -> Contents:
-    """What lies in an archive; no voxel is read."""
-    index = _index(path)
-    entries = [tuples(entry) for entry in index["cases"]]
-    ends = [(entry.pop("low"), entry.pop("high")) for entry in entries]
-    return Contents([Header(**entry) for entry in entries], ends, tuples(index["clip"]))
+    """What lies in an archive; no voxel is read.
+
+    Raises:
+        MixsegError: If it is no archive of ours, or its index makes no sense.
+    """
+    with archives.opened(path) as archive:
+        index = parse_json(archive.read("index.json"), path, dict[str, Any])
+    if index.get("format") != FORMAT:
+        raise MixsegError(
+            f"{path} was not packed by this version of mixseg: pack the scans again.", "other-version", file=path
+        )
+    checked(index, _Index, path)
+    headers: list[Header] = []
+    ends: list[Ends] = []
+    for entry in index["cases"]:
+        known = {each.name: tuples(entry[each.name]) for each in fields(_Entry)}
+        ends.append((known.pop("low"), known.pop("high")))
+        headers.append(Header(**known))
+        _check(headers[-1], ends[-1], path)
+    try:
+        check_headers(headers)
+    except MixsegError as error:  # which knows the names of the scans, and not where they are from
+        raise MixsegError(f"{path}: {error}", "wrong-content", **{**error.fields, "file": path}) from None
+    return Contents(headers, ends, tuples(index["clip"]))
+
+
+def _check(header: Header, ends: Ends, path: Path) -> None:
+    """Nothing, or one sentence about an entry that no scan can have."""
+    wrong = (
+        "shape"
+        if min(header.shape) < 1 or prod(header.shape) * header.channels > archives.LARGEST
+        else "channels"
+        if not header.channels == len(ends[0]) == len(ends[1])
+        else "affine"
+        if [len(row) for row in header.affine] != [4] * 4
+        else "spacing"
+        if not all(0 < side < inf for side in header.spacing)
+        else "classes"
+        if not 0 < len(header.classes) < IGNORE
+        else ""
+    )
+    if wrong:
+        raise MixsegError(
+            f"{path} is damaged: the {wrong} of its scan {header.id!r} makes no sense; copy or pack it again.",
+            "broken-file",
+            file=path,
+            key=wrong,
+        )
 
 
 Coded = tuple[dict[str, bytes], tuple[float, ...], tuple[float, ...]]
@@ -136,39 +195,18 @@ def _coded(job: tuple[Case, Header, tuple[float, float] | None]) -> Coded:
 def _decoded(path: Path, number: int, header: Header, ends: Ends) -> Native:
     """One scan of the archive."""
     shape = header.shape
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [f"image{channel}" for channel in range(header.channels)]
-            image = np.stack([decode_image(archive.read(_member(number, name)), shape) for name in names])
-            full, drawn = (
-                decode_labels(archive.read(_member(number, name)), shape) if there else None
-                for name, there in (("full", header.has_full), ("drawn", header.has_drawn))
-            )
-    except (OSError, KeyError, zipfile.BadZipFile, lzma.LZMAError) as error:
-        raise _damaged(path, error) from None
-    return Native(header, image, *ends, full, drawn)
-
-
-def _index(path: Path) -> dict[str, Any]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            index = json.loads(archive.read("index.json"))
-    except FileNotFoundError:
-        raise MixsegError(f"{path} does not exist: check the path.", "file-missing", file=path) from None
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, lzma.LZMAError) as error:
-        raise _damaged(path, error) from None
-    if not isinstance(index, dict) or index.get("format") != FORMAT:
-        raise MixsegError(
-            f"{path} was not packed by this version of mixseg: pack the scans again.", "other-version", file=path
+    with archives.opened(path) as archive, archives.sound(path):
+        names = [f"image{channel}" for channel in range(header.channels)]
+        image = np.stack([decode_image(archive.read(_member(number, name)), shape) for name in names])
+        full, drawn = (
+            decode_labels(archive.read(_member(number, name)), shape) if there else None
+            for name, there in (("full", header.has_full), ("drawn", header.has_drawn))
         )
-    return index
+        for labels in (full, drawn):
+            if labels is not None and ((labels >= len(header.classes)) & (labels != IGNORE)).any():
+                raise ValueError(f"a label of {header.id} is none of its classes")
+    return Native(header, image, *ends, full, drawn)
 
 
 def _member(number: int, name: str) -> str:
     return f"{number:05}/{name}"
-
-
-def _damaged(path: Path, error: Exception) -> MixsegError:
-    return MixsegError(
-        f"{path} is damaged or no archive of packed scans ({error}): copy or pack it again.", "broken-file", file=path
-    )

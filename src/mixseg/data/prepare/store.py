@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json
+from mixseg.core.text_files import read_json
 from mixseg.core.types import Bytes, Kind, renamed
 from mixseg.data.intensity import FAINT, faint
 from mixseg.data.scan import Header, VoxelIndices

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import check_name, read_json
+from mixseg.core.files import check_name
+from mixseg.core.text_files import read_json
 
 NAME = "dataset.json"
 

@@ -109,7 +109,7 @@ def _runs(results: Results) -> Html:
             run.path.name,
             run.config.training.seed,
             run.config.training.steps,
-            duration((run.finished or {}).get("training_seconds", 0.0)),
+            duration(run.finished.get("training_seconds", 0.0) if run.finished else 0.0),
             run.facts.get("device", "?"),
             run.facts.get("commit") or "-",
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json
+from mixseg.core.text_files import read_json
+from mixseg.experiments.complexity import Measure
 from mixseg.report.experiment.results import Results
 from mixseg.report.experiment.tables import NO_PAPER, Group, Table
 from mixseg.report.experiment.tables_paper import paper_values
@@ -20,6 +23,16 @@ HEAD = (
 )
 
 
+class Measured(TypedDict):
+    """What complexity.json holds, as far as the table shows it."""
+
+    network: str
+    grid: list[int]
+    precision: str
+    device: str
+    rows: list[Measure]
+
+
 def complexity_table(results: Results) -> Table:
     """From complexity.json beside the plan: ours, the paper's, and in brackets the difference of the parameters."""
     path = results.folder / FILE
@@ -29,7 +42,7 @@ def complexity_table(results: Results) -> Table:
             "file-missing",
             file=path,
         )
-    content = read_json(path)
+    content = read_json(path, Measured)
     theirs = paper_values()["complexity"]
     lines = []
     for row in content["rows"]:

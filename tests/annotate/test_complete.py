@@ -11,7 +11,7 @@ import pytest
 from mixseg.annotate.corrections import FOLDER
 from mixseg.annotate.refinement import CORRECTED, DRAWN
 from mixseg.cli import main
-from mixseg.core.files import read_json
+from mixseg.core.text_files import read_json
 from mixseg.core.types import Source
 from mixseg.datasets import formats, phantom
 from mixseg.datasets.formats.label_files import FORMATS, Segmented

@@ -11,7 +11,8 @@ from filelock import FileLock
 
 from mixseg.core.colours import structure_colour
 from mixseg.core.errors import MixsegError, did_you_mean
-from mixseg.core.files import read_json, write_json
+from mixseg.core.files import write_json
+from mixseg.core.text_files import read_json
 from mixseg.datasets import formats
 from mixseg.datasets.formats.base import SEGMENTS
 from mixseg.datasets.layouts.table import LOOKED_FOR, ScanRow, ScanTable, State

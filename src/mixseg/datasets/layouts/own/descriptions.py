@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import read_json
+from mixseg.core.text_files import read_json
 
 ITK_SNAP = re.compile(r'^\s*(\d+)\s+\d+\s+\d+\s+\d+\s+[\d.]+\s+[01]\s+[01]\s+"(.*)"\s*$')
 """A line of a label description: IDX R G B A VIS MSH "NAME"."""

@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format clean
+.PHONY: demo test notebooks lint format clean
 
 demo: $(READY)
 	$(BIN)/mixseg demo --out demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# Three of them, on small data; `make test` executes the quickest.
+notebooks: $(READY)
+	MIXSEG_NOTEBOOKS=1 $(BIN)/python -m pytest -q tests/test_notebooks.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

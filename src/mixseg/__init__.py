@@ -1,7 +1,8 @@
 """Medical image segmentation from mixed supervision.
 
-``mixseg.scan``, ``mixseg.train``, ``mixseg.load`` and ``mixseg.predict`` work on arrays: docs/tutorials/python.md. The
-command line does the same for files.
+``mixseg.scan``, ``mixseg.train``, ``mixseg.load`` and ``mixseg.predict`` work on arrays; ``mixseg.open_run``,
+``compare``, ``evaluate``, ``experiment`` and ``write_report`` say what came of it: docs/tutorials/python.md.
+The command line does the same for files.
 """
 
 from __future__ import annotations
@@ -14,19 +15,46 @@ if TYPE_CHECKING:
     from mixseg.data.arrays import scan
     from mixseg.data.scan import Native
     from mixseg.inference.model import Model, load, predict
+    from mixseg.report.api import Compared, Experiment, compare, evaluate, experiment, write_report
+    from mixseg.report.run import Run, open_run
     from mixseg.training.arrays import train
 
 __version__ = "0.1.0"
-__all__ = ["MixsegError", "Model", "Native", "__version__", "load", "predict", "scan", "train"]
+__all__ = [
+    "Compared",
+    "Experiment",
+    "MixsegError",
+    "Model",
+    "Native",
+    "Run",
+    "__version__",
+    "compare",
+    "evaluate",
+    "experiment",
+    "load",
+    "open_run",
+    "predict",
+    "scan",
+    "train",
+    "write_report",
+]
 
 HOMES = {
+    "Compared": "mixseg.report.api",
+    "Experiment": "mixseg.report.api",
     "MixsegError": "mixseg.core.errors",
     "Model": "mixseg.inference.model",
     "Native": "mixseg.data.scan",
+    "Run": "mixseg.report.run",
+    "compare": "mixseg.report.api",
+    "evaluate": "mixseg.report.api",
+    "experiment": "mixseg.report.api",
     "load": "mixseg.inference.model",
+    "open_run": "mixseg.report.run",
     "predict": "mixseg.inference.model",
     "scan": "mixseg.data.arrays",
     "train": "mixseg.training.arrays",
+    "write_report": "mixseg.report.api",
 }
 """The module of each public name."""
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
 from mixseg.core.messages import quiet, show_progress
+from mixseg.core.notebook import NotebookBar, notebook
 
 LINE_EVERY_SECONDS = 15.0
 
@@ -25,8 +26,8 @@ def duration(seconds: float) -> str:
 class Progress:
     """A job of ``total`` steps. ``with Progress("preparing", total=80) as bar: bar.step("patient001")``.
 
-    In a terminal it is a bar (rich); elsewhere a plain line every quarter of a minute and one at the end, so that a
-    training on a bare node needs no further library and its log stays readable.
+    In a terminal it is a bar (rich), and in a notebook; elsewhere a plain line every quarter of a minute and one at the
+    end, so that a training on a bare node needs no further library and its log stays readable.
     """
 
     def __init__(
@@ -39,9 +40,12 @@ class Progress:
         self.started = self.last_line = time.monotonic()
         self.text = ""
         self.bar: Any = None
+        self.notebook_bar: NotebookBar | None = None
 
     def __enter__(self) -> Self:
-        if not self.silent and self.stream.isatty():
+        if not self.silent and self.stream is sys.stderr and notebook() is not None:
+            self.notebook_bar = NotebookBar(self.label, self.total)
+        elif not self.silent and self.stream.isatty():
             from rich.console import Console, RenderableType
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
@@ -63,7 +67,9 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.bar is not None:
+        if self.notebook_bar is not None:
+            self.notebook_bar.update(self.done, f"took {duration(time.monotonic() - self.started)}", now=True)
+        elif self.bar is not None:
             self.bar.stop()
         elif kind is None and not self.silent:
             self._line()
@@ -79,7 +85,9 @@ class Progress:
 
     def _show_state(self, text: str, share: float) -> None:
         self.text, self.share = text or self.text, share
-        if self.bar is not None:
+        if self.notebook_bar is not None:
+            self.notebook_bar.update(self.done + share, f"{self._time_left()}  {self.text}")
+        elif self.bar is not None:
             self.bar.update(self.task, completed=self.done + share, text=self.text)
         elif not self.silent and self.done < self.total and time.monotonic() - self.last_line > LINE_EVERY_SECONDS:
             self._line()  # the last one comes at the end
@@ -99,12 +107,15 @@ class Progress:
         else:
             print(line, file=self.stream, flush=True)
 
+    def _time_left(self) -> str:
+        fresh, ahead = (self.done + self.share - self.first), (self.total - self.done - self.share)
+        elapsed = time.monotonic() - self.started
+        return f"{duration(elapsed / fresh * ahead)} left" if fresh else "time left unknown"
+
     def _line(self) -> None:
         self.last_line = time.monotonic()
         elapsed = self.last_line - self.started
-        fresh, ahead = (self.done + self.share - self.first), (self.total - self.done - self.share)
-        left = f"{duration(elapsed / fresh * ahead)} left" if fresh else "time left unknown"
-        when = left if self.done < self.total else f"took {duration(elapsed)}"
+        when = self._time_left() if self.done < self.total else f"took {duration(elapsed)}"
         text = f"  {self.text}" if self.text else ""
         self._show(f"{self.label}: {self.done}/{self.total}, {when}{text}")
 

@@ -1,6 +1,7 @@
 """mixseg from Python: the tutorial's example as it is printed, arrays of any dtype, and a light import."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from conftest import ROOT
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE
 from mixseg.data.intensity import to_8_bits
+from mixseg.evaluation.scores import read_metrics
 from mixseg.runs.config import read_config
 from mixseg.runs.device import COMPILED_RUNS, FUNCTORCH, configure_tracer, torch_as_it_was
 from mixseg.runs.folder import RunFolder
@@ -91,6 +93,7 @@ def test_importing_mixseg_imports_neither_torch_nor_numpy():
 
 def test_what_dir_promises_is_there_and_nothing_else_is():
     public = {"train", "predict", "scan", "load", "Model", "Native", "MixsegError", "__version__"}
+    public |= {"open_run", "Run", "compare", "Compared", "experiment", "Experiment", "evaluate", "write_report"}
     assert set(dir(mixseg)) == set(mixseg.__all__) == public
     assert all(getattr(mixseg, name) is not None for name in public)
     assert mixseg.MixsegError is MixsegError
@@ -182,9 +185,9 @@ def test_test_scans_are_scored_and_volumes_and_channels_train(tmp_path):
 
     settings = {**TINY, "dims": 3, "patch": (16, 16, 16), "batch": {"full": 1}, "steps": 2}
     model = mixseg.train([two(0)], val=[two(1)], test=[two(2)], classes=CLASSES, out=tmp_path / "run", **settings)
-    rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
-    assert {row.rsplit(",", 1)[1] for row in rows[1:]} == {"val", "test"}
-    assert all(row.split(",")[6] for row in rows[1:]), "the spacing is known, so there are distances in mm"
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert {row.part for row in rows} == {"val", "test"}
+    assert not any(math.isnan(row.hd95_mm) for row in rows), "the spacing is known, so there are distances in mm"
     assert model.predict(np.zeros((2, 20, 18, 17))).shape == (20, 18, 17)
     with pytest.raises(MixsegError, match="1 channels"):
         model.predict(np.zeros((20, 18, 17)))

@@ -228,6 +228,12 @@ def experiment(
             resources=resources,
             show=bar.show,
         )
+    _check_all_done(status, folder)
+    return Experiment(folder)
+
+
+def _check_all_done(status: Status | None, folder: Path) -> None:
+    """Nothing, or one sentence about the runs that failed."""
     if status is not None and status.sentences:
         run, sentence = next(iter(status.sentences.items()))
         raise SomeFailedError(
@@ -236,7 +242,6 @@ def experiment(
             folder=folder,
             runs=sorted(status.sentences),
         )
-    return Experiment(folder)
 
 
 def write_report(runs: Paths, out: Path | str | None = None) -> Path:

@@ -12,20 +12,18 @@ from typing import NamedTuple, TypedDict
 from mixseg.core.errors import MixsegError
 from mixseg.core.progress import track
 from mixseg.core.text_files import read_json
-from mixseg.core.types import CLASSES, ENTROPY, IGNORE, PROBABILITY, Case, Source
+from mixseg.core.types import CLASSES, IGNORE, Case, Source
 from mixseg.datasets import formats, labels
 from mixseg.datasets.layouts import nnunet, nnunet_json
+from mixseg.evaluation.prediction_files import Output, by_case, is_beside, label_maps, outputs, overlapping, paths_of
 from mixseg.evaluation.scores import read_metrics
-
-Output = tuple[str, str]
-"""Checkpoint and branch, "" where a folder does not say."""
 
 
 @dataclass(frozen=True)
 class Reference:
     """What one case is judged by; the fields are those of ``Case``, and the share of the mask that is unlabeled.
 
-    Where nobody says whose scan it is, ``patient`` is "".
+    Where nobody says whose scan it is, ``patient`` is "". ``names`` are what else its prediction may be called.
     """
 
     case: str
@@ -35,6 +33,7 @@ class Reference:
     part: str = ""
     unlabeled: float = 0.0
     patient: str = ""
+    names: tuple[str, ...] = ()
 
     @property
     def looked_for(self) -> tuple[str, ...]:
@@ -49,13 +48,18 @@ class References(NamedTuple):
     ids: Mapping[int, int]
     meaning: str = ""
 
-    def ids_in(self, path: Path) -> Mapping[int, int]:
-        """``ids`` for one prediction: segments go by name, since their numbers differ from file to file."""
+    def source(self, path: Path) -> Source:
+        """One prediction: segments go by name, since their numbers differ from file to file.
+
+        Raises:
+            MixsegError: A segment that overlaps others is none of the classes.
+        """
         if formats.suffix(path) not in formats.SEGMENTS:
-            return self.ids
-        places = {number: _index(name, self.each[0].classes) for number, name in formats.segment_names(path).items()}
+            return Source((path,), ids=self.ids)
+        found = {number: _index(name, self.each[0].classes) for number, name in formats.segment_names(path).items()}
         # A segment of another name is left out, and so refused if anything is painted with it.
-        return {0: 0} | {number: place for number, place in places.items() if place is not None}
+        places = {number: place for number, place in found.items() if place is not None}
+        return overlapping(path, places) or Source((path,), ids={0: 0} | places)
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def of_cases(cases: Sequence[Case]) -> References:
     The latter only where the two do not contradict each other: see ``check_one_meaning``.
     """
     found = [
-        Reference(case.id, mask, case.classes, case.annotated, case.split, patient=case.patient)
+        Reference(case.id, mask, case.classes, case.annotated, case.split, patient=case.patient, names=paths_of(case))
         for case in cases
         if (mask := case.hidden or case.full) is not None
     ]
@@ -184,7 +188,7 @@ def _said_by_segments(folder: Path, files: Collection[Path]) -> nnunet_json.Desc
 
 def _one_segment(predictions: Path) -> list[str]:
     """The classes of predictions that are segments of one name; of several nobody knows which id would be theirs."""
-    files = [path for folder in _outputs(predictions).values() for path in label_maps(folder).values()]
+    files = [path for folder in outputs(predictions).values() for path in label_maps(folder).values()]
     names = {name for path in files for name in formats.segment_names(path).values()}
     return (
         ["background", *names]
@@ -272,63 +276,14 @@ def is_run(folder: Path) -> bool:
 def match(predictions: Path, truths: References, ids: Mapping[int, int] | None = None) -> Matched:
     """Predictions and references with the same name, for every output in the folder; ``ids`` where the caller knows."""
     jobs, missing, unmatched = Matched([], [], [])
-    known = {truth.case: truth for truth in truths.each}
-    for output, folder in _outputs(predictions).items():
+    for output, folder in outputs(predictions).items():
         files = label_maps(folder)
-        unmatched += [path for case, path in files.items() if case not in known and not is_beside(case, files)]
-        missing += [folder / case for case in known if case not in files]
-        jobs += [
-            Job(output, Source((files[case],), ids=ids or truths.ids_in(files[case])), truth)
-            for case, truth in known.items()
-            if case in files
-        ]
+        named = by_case(files, {truth.case: truth.names for truth in truths.each})
+        used = set(named.values())
+        unmatched += [path for name, path in files.items() if name not in used and not is_beside(name, files)]
+        missing += [folder / truth.case for truth in truths.each if truth.case not in named]
+        for truth in truths.each:
+            if truth.case in named:
+                path = files[named[truth.case]]
+                jobs.append(Job(output, truths.source(path) if ids is None else Source((path,), ids=ids), truth))
     return Matched(jobs, missing, unmatched)
-
-
-def is_beside(name: str, files: Collection[str]) -> bool:
-    """Whether a file is a map of how sure a prediction is, that of another of the ``files``."""
-    return any(case != name and case in files for case in (name.removesuffix(ENTROPY), name.rpartition(PROBABILITY)[0]))
-
-
-def _outputs(predictions: Path) -> dict[Output, Path]:
-    """Checkpoint and branch -> the folder with their label maps."""
-    if not predictions.is_dir():
-        raise MixsegError(
-            f"{predictions} is no folder: give the folder with the predicted label maps.",
-            "not-a-folder",
-            folder=predictions,
-        )
-    root = predictions / "predictions" if (predictions / "predictions").is_dir() else predictions
-    if label_maps(root):
-        return {("", ""): root}
-    inner = [folder for folder in sorted(root.iterdir()) if folder.is_dir()]
-    found = {("", folder.name): folder for folder in inner if label_maps(folder)}
-    for folder in inner:
-        deeper = (branch for branch in sorted(folder.iterdir()) if branch.is_dir())
-        found |= {(folder.name, branch.name): branch for branch in deeper if label_maps(branch)}
-    if not found:
-        raise MixsegError(
-            f"{root} holds no label map of a known format: give the folder with the predictions.",
-            "no-label-maps",
-            folder=root,
-        )
-    return found
-
-
-def label_maps(folder: Path) -> dict[str, Path]:
-    """Case -> file."""
-    if not folder.is_dir():
-        raise MixsegError(f"{folder} is no folder: give the folder with the label maps.", "not-a-folder", folder=folder)
-    files: dict[str, Path] = {}
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or not formats.suffix(path):
-            continue
-        if formats.stem(path) in files:
-            raise MixsegError(
-                f"{path} and {files[formats.stem(path)]} are the same case: remove one of them.",
-                "duplicate-scan",
-                file=path,
-                other=files[formats.stem(path)],
-            )
-        files[formats.stem(path)] = path
-    return files

@@ -468,7 +468,7 @@ def test_predict_takes_nnunets_short_flags(pipeline):
     words = "predict run -i images -o out --entropy --checkpoint last --branch both -device cpu"
     assert main([*words.split(), "--window", "uniform", "--overlap", "0.25", "--overwrite", "--format", "nrrd"]) == 0
     positional, options = pipeline["predict_folder"]
-    assert positional == (Path("run"), Path("images"), Path("out"))
+    assert positional == (Path("run"), (Path("images"),), Path("out"))
     assert options == {
         **{"checkpoint": "last", "device": "cpu", "probabilities": False, "entropy": True},
         **{"branch": "both", "window": "uniform", "overlap": 0.25, "overwrite": True},

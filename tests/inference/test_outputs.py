@@ -14,8 +14,9 @@ from mixseg.cli import main
 from mixseg.core.errors import MixsegError, UsageError
 from mixseg.core.files import write_json
 from mixseg.core.types import Source
-from mixseg.datasets import formats
+from mixseg.datasets import formats, load
 from mixseg.datasets.formats.label_files import ANY, FORMATS, Segmented, format_like
+from mixseg.datasets.labels import LabelFlags
 from mixseg.evaluation.evaluate import evaluate
 from mixseg.inference.folder import predict_folder
 from mixseg.inference.targets import nesting
@@ -165,6 +166,31 @@ def test_a_program_gets_one_object_a_scan_and_one_about_the_end(made, tmp_path, 
     assert (end["error"]["code"], end["error"]["failed"], end["error"]["total"]) == ("some-failed", 1, 2)
 
 
+def test_a_folder_per_patient_is_predicted_into_folders_and_scored_by_its_own_labels(made, tmp_path, capsys):
+    study, out = tmp_path / "study", tmp_path / "study" / "out"
+    for name, patient in (("a", "Patient 01"), ("b", "Patient 02")):
+        image = formats.read(made / "images" / f"{name}.nii.gz")
+        formats.write(study / patient / "T1.nrrd", image.array, affine=image.affine)
+        mask = formats.read(made / "masks" / f"{name}.nii.gz")
+        formats.write(study / patient / "T1-label.nii.gz", mask.array, affine=mask.affine)
+    for _ in range(2):  # what was written before is no image of the second time
+        predict_folder(made / "run", study, out, device="cpu")
+        assert "2 label maps" in capsys.readouterr().out
+    maps = sorted(path.relative_to(out).as_posix() for path in out.rglob("*.nrrd"))
+    assert maps == ["Patient 01/T1.nrrd", "Patient 02/T1.nrrd"]
+    assert [line.split(",")[0] for line in (out / "volumes.csv").read_text().splitlines()] == [
+        "scan",
+        "Patient 01/T1",
+        "Patient 02/T1",
+    ]
+    flags = LabelFlags(full=("*",))
+    assert [row.dsc for row in evaluate(out, load(study, flags=flags)).rows] == [1.0, 1.0]
+    shutil.move(out, tmp_path / "moved")
+    (mirrored,) = predict_folder(made / "run", [study / "Patient 01" / "T1.nrrd"], tmp_path / "one", device="cpu")
+    assert mirrored == tmp_path / "one" / "T1.nrrd"
+    assert len(evaluate(tmp_path / "moved", tmp_path / "moved").rows) == 2
+
+
 @pytest.fixture
 def organs():
     """A liver with two lesions, a cyst in one of them; a vessel that is no part of it."""
@@ -190,7 +216,11 @@ def test_nested_structures_are_layers_that_slicer_shows_whole(organs, tmp_path):
         voxels = found["voxels"][each["layer"]] == each["labelValue"]
         assert (voxels == np.isin(organs, expected[each["name"]])).all(), each["name"]
     np.testing.assert_allclose(np.diag([-1, -1, 1, 1]) @ found["ijkToLPS"], OBLIQUE, atol=1e-6)
-    assert (formats.read_geometry(tmp_path / "a.seg.nrrd").shape) == organs.shape
+    for name, suffix in (("predictions", ".seg.nrrd"), ("masks", ".nii.gz")):
+        write_json(tmp_path / name / "classes.json", list(CLASSES))
+        made = Segmented(organs, CLASSES, image, {2: 1, 3: 2} if name == "predictions" else {})
+        FORMATS[suffix[1:]].write(tmp_path / name / f"a{suffix}", made)
+    assert [row.dsc for row in evaluate(tmp_path / "predictions", tmp_path / "masks").rows] == [1.0] * 4
 
 
 @pytest.mark.parametrize("name", [name for name, row in FORMATS.items() if not row.overlaps])

@@ -74,15 +74,16 @@ def test_one_file_is_a_scan(tmp_path):
             find_images(tmp_path / name)
 
 
-def test_the_folder_above_the_images_suggests_theirs(tmp_path):
+def test_the_folder_above_the_images_will_do_and_names_theirs(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "notes").mkdir()
-    touch(tmp_path / "images", "a.nii.gz")
     with pytest.raises(MixsegError) as caught:
         find_images(tmp_path)
-    assert str(caught.value) == f"{tmp_path} holds no images: did you mean {tmp_path / 'images'}?"
-    touch(tmp_path / "notes", "b.nii.gz")
-    assert [case.id for case in find_images(tmp_path)] == ["a", "b"]
+    assert caught.value.code == "unknown-layout"
+    touch(tmp_path / "images", "a.nii.gz")
+    assert [case.id for case in find_images(tmp_path)] == ["images/a"]
+    touch(tmp_path / "notes", "a.nii.gz")
+    assert [case.id for case in find_images(tmp_path)] == ["images/a", "notes/a"]
 
 
 def test_a_dataset_of_one_folder_is_no_folder_above_images(tmp_path):

@@ -8,9 +8,10 @@ import pytest
 from dicom_files import PATIENT, oblique, write_series
 from made_runs import config, data
 from mixseg.cli import main
-from mixseg.core.types import Source
+from mixseg.core.types import Case, Source
 from mixseg.datasets import formats
 from mixseg.datasets.formats.dicom.writer import write_segmentation
+from mixseg.evaluation.evaluate import evaluate
 from mixseg.runs.device import Hardware
 from mixseg.training.train import train
 from scans import CLASSES, discs
@@ -71,6 +72,9 @@ def test_a_series_is_answered_with_a_segmentation_that_refers_to_it(folder, tmp_
     assert expected.array.any()
     assert (found.array == expected.array).all()
     np.testing.assert_allclose(found.affine, expected.affine, atol=1e-5)
+    mask = Source((tmp_path / "plain" / "cine.nii.gz",), ids={0: 0, 1: 1})
+    truth = Case("cine", "P3", (series,), full=mask, classes=("background", "disc"))
+    assert [row.dsc for row in evaluate(tmp_path / "dicom", [truth]).rows] == [1.0]
     assert {path.name for path in (tmp_path / "dicom").iterdir()} == {
         "cine.dcm",
         "cine.mixseg.json",

@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 from tyro import conf
 
-from mixseg.cli.flags import Branch, Device, Input, Output, Run
+from mixseg.cli.flags import Branch, Device, Inputs, Output, Run
+from mixseg.core.errors import UsageError
 from mixseg.core.messages import say
 
 
 def predict(
     run: Run,
     *,
-    input: Input,  # noqa: A002 - the flag
+    input: Inputs,  # noqa: A002 - the flag
     out: Output,
     checkpoint: Annotated[Literal["best", "last"] | None, conf.arg(help_behavior_hint="")] = None,
     branch: Branch = None,
@@ -30,9 +31,16 @@ def predict(
 
     $ mixseg predict run -i imagesTs -o predictions
 
+    A folder may hold folders, one per patient for example, and labels beside the images: images alone are predicted,
+    and label maps lie in folders of the same names.
+
+    $ mixseg predict run -i study -o study-labels --format seg.nrrd
+
+    writes segmentations that open in 3D Slicer.
+
     Args:
         run: A run folder.
-        input: A folder of images, in any format, or one image.
+        input: Folders of images, in any format, or images.
         out: The folder for the label maps.
         checkpoint: best on the validation scans, or last; if not given, best where there is one.
         branch: Of a method with two: the student, the teacher or the mean of both; if not given, the student.
@@ -50,6 +58,8 @@ def predict(
     """
     from mixseg.inference.folder import predict_folder
 
+    if not input:
+        raise UsageError("-i has no value: name a folder of images, or images.", "flag-without-value", flag="-i")
     predict_folder(
         run,
         input,

@@ -28,6 +28,12 @@ Labels = Bytes
 CLASSES = "classes.json"
 """Beside predicted label maps: the names of the classes by index."""
 
+VOLUMES_TABLE = "volumes.csv"
+"""Likewise: the ml of each structure, a row a scan."""
+
+SIDECAR = ".mixseg.json"
+"""What follows the name of a scan in the name of the file that says how its label map was made."""
+
 ENTROPY, PROBABILITY = "_entropy", "_probability_"
 """What follows the name of a scan in the names of maps that lie beside its label map."""
 

@@ -51,7 +51,8 @@ class LabelFlags:
     full: tuple[str, ...] = ()
     scribbles: tuple[str, ...] = ()
 
-    def __bool__(self) -> bool:
+    @property
+    def about_ids(self) -> bool:
         """Whether they say anything about ids."""
         return replace(self, full=(), scribbles=()) != LabelFlags()
 
@@ -156,7 +157,7 @@ def detect(
     names = {value: name for value, name in (names or {}).items() if value != flags.scribble_background}
     if ignore is not None:
         reading = _Reading(ignore, _background(names, ignore), f"dataset.json calls {ignore} ignore")
-    elif flags:
+    elif flags.about_ids:
         reading = _flagged(where, names, flags)
     elif names:
         reading = _from_names(where, counts, names, files)

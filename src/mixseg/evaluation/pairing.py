@@ -15,7 +15,16 @@ from mixseg.core.text_files import read_json
 from mixseg.core.types import CLASSES, IGNORE, Case, Source
 from mixseg.datasets import formats, labels
 from mixseg.datasets.layouts import nnunet, nnunet_json
-from mixseg.evaluation.prediction_files import Output, by_case, is_beside, label_maps, outputs, overlapping, paths_of
+from mixseg.evaluation.prediction_files import (
+    Output,
+    by_case,
+    grid_of,
+    is_beside,
+    label_maps,
+    outputs,
+    overlapping,
+    paths_of,
+)
 from mixseg.evaluation.scores import read_metrics
 
 
@@ -23,7 +32,8 @@ from mixseg.evaluation.scores import read_metrics
 class Reference:
     """What one case is judged by; the fields are those of ``Case``, and the share of the mask that is unlabeled.
 
-    Where nobody says whose scan it is, ``patient`` is "". ``names`` are what else its prediction may be called.
+    Where nobody says whose scan it is, ``patient`` is "". ``names`` are what else its prediction may be called,
+    ``grid`` the files of the DICOM series that both lie on.
     """
 
     case: str
@@ -34,6 +44,7 @@ class Reference:
     unlabeled: float = 0.0
     patient: str = ""
     names: tuple[str, ...] = ()
+    grid: tuple[Path, ...] = ()
 
     @property
     def looked_for(self) -> tuple[str, ...]:
@@ -48,18 +59,19 @@ class References(NamedTuple):
     ids: Mapping[int, int]
     meaning: str = ""
 
-    def source(self, path: Path) -> Source:
-        """One prediction: segments go by name, since their numbers differ from file to file.
+    def source(self, path: Path, truth: Reference) -> Source:
+        """One prediction, of ``truth``: segments go by name, since their numbers differ from file to file.
 
         Raises:
             MixsegError: A segment that overlaps others is none of the classes.
         """
-        if formats.suffix(path) not in formats.SEGMENTS:
+        grid = truth.grid if formats.is_dicom(path) else ()
+        if formats.suffix(path) not in formats.SEGMENTS and not formats.is_dicom(path):
             return Source((path,), ids=self.ids)
         found = {number: _index(name, self.each[0].classes) for number, name in formats.segment_names(path).items()}
         # A segment of another name is left out, and so refused if anything is painted with it.
         places = {number: place for number, place in found.items() if place is not None}
-        return overlapping(path, places) or Source((path,), ids={0: 0} | places)
+        return overlapping(path, places) or Source((path,), ids={0: 0} | places, grid=grid)
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,16 @@ def of_cases(cases: Sequence[Case]) -> References:
     The latter only where the two do not contradict each other: see ``check_one_meaning``.
     """
     found = [
-        Reference(case.id, mask, case.classes, case.annotated, case.split, patient=case.patient, names=paths_of(case))
+        Reference(
+            case.id,
+            mask,
+            case.classes,
+            case.annotated,
+            case.split,
+            patient=case.patient,
+            names=paths_of(case),
+            grid=grid_of(case),
+        )
         for case in cases
         if (mask := case.hidden or case.full) is not None
     ]
@@ -285,5 +306,5 @@ def match(predictions: Path, truths: References, ids: Mapping[int, int] | None =
         for truth in truths.each:
             if truth.case in named:
                 path = files[named[truth.case]]
-                jobs.append(Job(output, truths.source(path) if ids is None else Source((path,), ids=ids), truth))
+                jobs.append(Job(output, truths.source(path, truth) if ids is None else Source((path,), ids=ids), truth))
     return Matched(jobs, missing, unmatched)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError, listed
-from mixseg.core.types import CLASSES, ENTROPY, PROBABILITY, Case, Layer, Source
+from mixseg.core.types import CLASSES, ENTROPY, PROBABILITY, SIDECAR, Case, Layer, Source
 from mixseg.datasets import formats
 from mixseg.datasets.layouts.base import entries
 from mixseg.datasets.layouts.own.names import NUMBERED
@@ -29,7 +29,8 @@ def label_maps(folder: Path) -> dict[str, Path]:
         raise MixsegError(f"{folder} is no folder: give the folder with the label maps.", "not-a-folder", folder=folder)
     files: dict[str, Path] = {}
     for path in _files(folder, DEPTH if (folder / CLASSES).is_file() else 0):
-        name = path.relative_to(folder).with_name(formats.stem(path)).as_posix()
+        stem = formats.stem(path) if formats.suffix(path) else path.stem
+        name = path.relative_to(folder).with_name(stem).as_posix()
         if name in files:
             raise MixsegError(
                 f"{path} and {files[name]} are the same case: remove one of them.",
@@ -43,9 +44,14 @@ def label_maps(folder: Path) -> dict[str, Path]:
 
 def _files(folder: Path, depth: int) -> list[Path]:
     inside = entries(folder)
-    here = [path for path in inside if formats.suffix(path) and not path.is_dir()]
+    here = [path for path in inside if (formats.suffix(path) and not path.is_dir()) or _is_our_dicom(path)]
     below = [path for path in inside if path.is_dir() and not path.is_symlink()] if depth else []
     return here + [file for path in below for file in _files(path, depth - 1)]
+
+
+def _is_our_dicom(path: Path) -> bool:
+    """Whether it is a DICOM segmentation that ``mixseg predict`` wrote; others may lie among the slices of a series."""
+    return path.suffix.lower() == ".dcm" and path.with_name(f"{path.stem}{SIDECAR}").is_file()
 
 
 def outputs(predictions: Path) -> dict[Output, Path]:
@@ -105,6 +111,14 @@ def by_case(files: Mapping[str, Path], called: Mapping[str, Sequence[str]]) -> d
         if name := next((name for name in may if name in files), None):
             found[case] = name
     return found
+
+
+def grid_of(case: Case) -> tuple[Path, ...]:
+    """The files of the series below a DICOM segmentation of the case; nothing where its image is none."""
+    mask = case.hidden or case.full
+    if mask is not None and mask.grid:
+        return mask.grid
+    return case.image[0].files if case.image and formats.is_dicom(case.image[0].path) else ()
 
 
 def overlapping(path: Path, places: Mapping[int, int]) -> Source | None:

@@ -26,7 +26,7 @@ from mixseg.runs.model_file import ModelFile, trained_at
 
 def predict_folder(
     run: Path,
-    images: Path,
+    images: Path | Sequence[Path],
     out: Path,
     *,
     checkpoint: Literal["best", "last"] | None = None,
@@ -47,7 +47,7 @@ def predict_folder(
 
     Args:
         run: A run folder, or a model file.
-        images: A folder of image files, or one of them, or a dataset in a known layout.
+        images: Folders with images in them or in their folders, image files, or a dataset in a known layout.
         out: Gets a label map of the name of each image, on its grid.
         checkpoint: Which weights; None is the best ones if there are any, else the last ones.
         branch: Which of two branches, or the mean of both; None is the method's own answer.
@@ -68,8 +68,9 @@ def predict_folder(
     facts, classes = folder.facts, _classes(folder)
     config = covered(folder.config, window=window, overlap=overlap)
     pairs = nesting(nested, facts.get("nested", {}), classes)
-    targets = targets_of(find_images(images, channels=facts["channels"]), out, format, pairs)
-    check_not_among_images(targets, many=images.is_dir())
+    places = [images] if isinstance(images, Path) else images
+    targets = targets_of(find_images(places, channels=facts["channels"], without=out, say=say), out, format, pairs)
+    check_not_among_images(targets, many=any(place.is_dir() for place in places))
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
     job = Job(predictor, classes, pairs, probabilities, entropy, trained_on=facts.get("inputs", {}))
     if not overwrite:

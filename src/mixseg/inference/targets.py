@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError, UsageError, known, listed
-from mixseg.core.types import ENTROPY, PROBABILITY, Case
+from mixseg.core.types import ENTROPY, PROBABILITY, SIDECAR, Case
 from mixseg.datasets import formats
 from mixseg.datasets.formats.label_files import ANY, FORMATS, LabelFormat, check_holds, format_like
 from mixseg.evaluation.prediction_files import is_beside
-
-SIDECAR = ".mixseg.json"
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,11 @@ import numpy as np
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
-from mixseg.core.types import Labels
+from mixseg.core.types import SIDECAR, VOLUMES_TABLE, Labels
 from mixseg.data.prepare.store import PreparedCase
 from mixseg.datasets.formats.label_files import FORMATS
 from mixseg.inference.sidecar import REMEDY, Sidecar
-from mixseg.inference.targets import SIDECAR
 
-NAME = "volumes.csv"
 SCAN = "scan"
 """The first column: the label map's path below the folder, without its suffix."""
 
@@ -52,7 +50,7 @@ def write_volumes(out: Path) -> None:
         if about and about.format in FORMATS and Path(base + FORMATS[about.format].suffix).exists():
             found[Path(base).relative_to(out).as_posix()] = about.volumes_ml or {}
     names = list(dict.fromkeys(name for volumes in found.values() for name in volumes))
-    with replacing(out / NAME) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with replacing(out / VOLUMES_TABLE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow([SCAN, *(f"{name}_ml" for name in names)])
         table.writerows([scan, *(volumes.get(name, "") for name in names)] for scan, volumes in found.items())
@@ -64,7 +62,7 @@ def check_table(out: Path) -> None:
     Raises:
         MixsegError: There is one that mixseg did not write.
     """
-    path = out / NAME
+    path = out / VOLUMES_TABLE
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace") as file:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.progress import track
-from mixseg.core.types import CLASSES
+from mixseg.core.types import CLASSES, VOLUMES_TABLE
 from mixseg.datasets import formats
 from mixseg.datasets.formats.base import NIFTI, SEGMENTS
 from mixseg.datasets.layouts.base import entries
@@ -113,7 +113,7 @@ def _visit(folder: Path, root: Path, depth: int, found: Listing) -> None:
 
 def _predicted(inside: Sequence[Path]) -> bool:
     """Whether a run left its answers there."""
-    return any(path.name.endswith(".mixseg.json") for path in inside)
+    return any(path.name.endswith(".mixseg.json") or path.name == VOLUMES_TABLE for path in inside)
 
 
 def look(paths: Sequence[Path], root: Path) -> list[Found]:

@@ -428,7 +428,8 @@ def pipeline(monkeypatch):
 
         return noted
 
-    for module, name in (("training.folder", "train_folder"), ("inference.folder", "predict_folder")):
+    monkeypatch.setattr("mixseg.cli.train._print_scores", lambda run: None)  # there are none
+    for module, name in (("training.cross_validation", "train_and_estimate"), ("inference.folder", "predict_folder")):
         fake = ModuleType(f"mixseg.{module}")
         setattr(fake, name, note(name))
         monkeypatch.setitem(sys.modules, fake.__name__, fake)
@@ -439,7 +440,7 @@ def test_train_settles_file_flags_and_set_in_this_order(pipeline, here):
     (here / "config.json").write_text('{"method": "kl", "lr": 0.1, "batch": {"full": 2, "partial": 6}}')
     words = "train scans -o run --config config.json --method single --set batch.full=4 --set lr=1e-3 --c -device cpu"
     assert main(words.split()) == 0
-    (folder, out), options = pipeline["train_folder"]
+    (folder, out), options = pipeline["train_and_estimate"]
     assert (folder, out) == (Path("scans"), Path("run"))
     assert options["settings"] == {"method": "single", "lr": 0.001, "batch": {"full": 4, "partial": 6}}
     assert options["hardware"].device == "cpu"
@@ -451,7 +452,7 @@ def test_settings_name_their_group_or_not_and_the_last_one_wins(pipeline, here):
     words = "train scans -o run --config config.json --set method=single --set method.ramp=0.5 --set data.dims=3"
     more = "--set steps=7 --set training.batch.full=4 --set network=vnet --set network.width=8 --set training.steps=9"
     assert main([*words.split(), *more.split()]) == 0
-    assert pipeline["train_folder"][1]["settings"] == {
+    assert pipeline["train_and_estimate"][1]["settings"] == {
         **{"method": "single", "ramp": 0.5, "dims": 3, "network": "vnet", "width": 8},
         **{"steps": 9, "batch": {"full": 4, "partial": 6}},
     }

@@ -17,7 +17,8 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import write_json
 from mixseg.data.scan import Scan
 from mixseg.data.supervision import Data
-from mixseg.evaluation.scores import read_metrics, summarise
+from mixseg.evaluation.scores import read_metrics, summarise, write_metrics
+from mixseg.evaluation.statistics import estimate
 from mixseg.inference.report_slices import read_examples
 from mixseg.report.figures import curves
 from mixseg.report.figures.scans import strips
@@ -86,10 +87,46 @@ def test_the_first_sentence_is_about_the_test_set_once_it_is_open(collapsed):
                                for label in CLASSES[1:]])
         for branch in ("bottom", "top")
     }  # fmt: skip
-    assert (
-        f"The student (bottom) reaches {mean['bottom']:.1f} % DSC (mean of 2 classes) on 4 test scans, "
-        f"{mean['bottom'] - mean['top']:.1f} points above its teacher."
-    ) in page
+    said = re.search(
+        r"reaches ([\d.]+) % .* on 4 test scans of 4 patients, .* ([\d.]+) to ([\d.]+); .* ([\d.]+) %\.", page
+    )
+    answer, low, high, teacher = map(float, said.groups())
+    assert (answer, teacher) == (round(mean["bottom"], 1), round(mean["top"], 1))
+    assert low < answer < high
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_nobody_is_ahead_on_few_patients_or_where_the_interval_of_the_difference_holds_0(tmp_path):
+    apart, alike = {"bottom": 0.05, "top": 0.4}, {"bottom": 0.05, "top": 0.05}
+    for name, branches, scans, said in (
+        ("clear", apart, 8, "above"),
+        ("few", apart, 5, "its teacher is at"),
+        ("alike", alike, 8, "cannot be told apart"),
+        ("one", apart, 1, "says little of other patients"),
+    ):
+        write_run(tmp_path / name, branches=branches, classes=("background", "atrium"), scans=scans)
+        sentence, page = verdict(RunFiles.read(tmp_path / name)), write_report(tmp_path / name).read_text("utf-8")
+        assert said in sentence
+        assert ("above" in sentence, "<strong>" in page) == (name == "clear", scans > 1)
+        assert f"on {scans} validation scan" in sentence
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_the_interval_of_a_run_is_over_patients_not_over_their_scans(tmp_path):
+    rows = write_run(tmp_path, branches={"top": 0.2}, classes=("background", "atrium"), scans=6)
+    whose = {name: f"p{number // 2}" for number, name in enumerate(sorted({row.case for row in rows}))}
+    write_metrics(tmp_path / "metrics.csv", [replace(row, patient=whose[row.case]) for row in rows])
+    chosen = [(whose[row.case], row.label, row.dsc) for row in rows if row.checkpoint == "last"]
+    found = estimate([chosen], bounds=(0.0, 1.0))
+    page = write_report(tmp_path).read_text("utf-8")
+    assert f"{100 * found.low:.1f} to {100 * found.high:.1f}" in verdict(RunFiles.read(tmp_path))
+    assert f'>[{100 * found.low:.1f}, {100 * found.high:.1f}]</td><td class="number">3</td>' in page
+
+
+def test_a_plot_of_one_scan_is_left_out():
+    assert strips([("DSC", [("student", {"a": 0.5}), ("teacher", {"a": 0.6})])]) is None
+    figure = strips([("one", [("student", {"a": 0.5})]), ("two", [("student", {"a": 0.5, "b": 0.4})])])
+    assert [axes.get_title(loc) for axes in figure.axes for loc in ("left",)] == ["two"]
 
 
 def test_a_collapse_is_shown_with_its_step(collapsed):
@@ -259,7 +296,7 @@ def test_scores_of_a_run_that_is_trained_longer_are_said_to_be_old(tmp_path):
 
 
 def test_the_student_may_also_be_below_its_teacher(tmp_path):
-    write_run(tmp_path, branches={"bottom": 0.4, "top": 0.05}, classes=("background", "atrium"), scans=2)
+    write_run(tmp_path, branches={"bottom": 0.4, "top": 0.05}, classes=("background", "atrium"), scans=6)
     assert verdict(RunFiles.read(tmp_path)).endswith("points below its teacher.")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro import conf
 
@@ -45,6 +46,7 @@ def train(
     training: Training = PLAINLY,
     nodes: int = 1,
     test: bool = False,
+    cross_validation: bool = True,
     resume: Annotated[bool, conf.arg(name="continue", aliases=["--c"])] = False,
 ) -> None:
     """Train on a folder of scans, whatever mixture of full masks, partial labels and nothing it holds.
@@ -75,42 +77,64 @@ def train(
         training: How to train.
         nodes: Machines that train together.
         test: Score the test scans too, when the run is done.
+        cross_validation: With few full masks, estimate from shorter trainings that leave patients out in turn.
         resume: Accepted and not needed: a run that has begun is always continued.
     """
-    from mixseg.cli.flags import config_settings
-    from mixseg.runs.config import read_config
     from mixseg.runs.device import Hardware
     from mixseg.runs.folder import RunFolder
+    from mixseg.training.cross_validation import train_and_estimate
+
+    named = {"method": method, "preset": preset, "proposals_from": _beside(out, source)}
+    before = RunFolder(out).finished
+    run = train_and_estimate(
+        folder,
+        out,
+        settings=_settings(config, {**named, **grid.settings(), **training.settings()}, set),
+        dataset=dataset,
+        flags=labels,
+        hardware=Hardware(device, training.devices, nodes),
+        test=test,
+        cross_validation=cross_validation,
+    )
+    _print_scores(run)
+    done = "is finished already; more steps (--set steps=N) train it longer."
+    say(f"{out} {done}" if run.finished == before else f"Finished: {out}")
+    say(f"A page about it: {shlex.join(['mixseg', 'report', str(out)])}")
+
+
+def _beside(out: Output, source: Source) -> str | None:
+    """The path to the proposing run from the folder that holds the new one."""
+    return None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
+
+
+def _settings(config: File, flags: Mapping[str, Any], assignments: Settings) -> dict[str, Any]:
+    """Config keys of a file, of flags that were given, and of --set: what comes later wins."""
+    from mixseg.cli.flags import config_settings
+    from mixseg.runs.config import read_config
     from mixseg.runs.typed_json import merged
-    from mixseg.training.folder import train_folder
 
     settings = {} if config is None else read_config(config)
-    proposer = None if source is None else os.path.relpath(source.resolve(), out.resolve().parent)
-    named = {"method": method, "preset": preset, "proposals_from": proposer}
-    settings = merged(settings, {key: value for key, value in named.items() if value is not None})
-    settings = merged(merged(settings, {**grid.settings(), **training.settings()}), config_settings(set))
-    hardware = Hardware(device, training.devices, nodes)
-    before = RunFolder(out).finished
-    run = train_folder(folder, out, settings=settings, dataset=dataset, flags=labels, hardware=hardware, test=test)
-    _print_scores(run)
-    done = f"{out} is finished already; more steps (--set steps=N) train it longer."
-    say(done if run.finished == before else f"Finished: {out}")
-    say(f"A page about it: {shlex.join(['mixseg', 'report', str(out)])}")
+    settings = merged(settings, {key: value for key, value in flags.items() if value is not None})
+    return merged(settings, config_settings(assignments))
 
 
 def _print_scores(run: RunFolder) -> None:
     """What the last checkpoint of a finished run reached: its answer, and the teacher if there is one."""
     from mixseg.cli.printing import print_table
-    from mixseg.evaluation.scores import table
+    from mixseg.evaluation.scores import summarise, table
     from mixseg.methods.outputs import answer_and_teacher, output_name
+    from mixseg.report.run_files import RunFiles
+    from mixseg.report.wording import verdict
 
-    entries = [entry for entry in (run.finished or {"summary": []})["summary"] if entry["checkpoint"] == "last"]
+    found = RunFiles.read(run.path)
+    entries = summarise([row for row in found.rows if row.checkpoint == "last"], intervals=True)
     for entry in entries:
         result({"run": run.path, **entry})
-    outputs = [entry["branch"] for entry in entries]
     if entries:
+        outputs = found.branches
         shown = [entry for entry in entries if entry["branch"] in answer_and_teacher(outputs)]
         head, *rows = table([{**entry, "branch": output_name(entry["branch"], outputs)} for entry in shown])
         say("\nScores on the training grid:")
         print_table(rows, head)
         say("")
+    say(verdict(found))

@@ -229,6 +229,13 @@ def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: s
     return [_scan(prepared, case, "full") for case in outlined]
 
 
+def as_judges(prepared: Prepared, patients: Sequence[str]) -> list[Scan]:
+    """The partly labelled scans of ``patients`` with their labels as masks: what is not labelled is not scored."""
+    cases = [case for case in _of(prepared, patients, "held out") if _kind(prepared, case) == "partial"]
+    scans = [_scan(prepared, case, "partial") for case in cases]
+    return [replace(scan, full=scan.partial, partial=None) for scan in scans]
+
+
 def _of(prepared: Prepared, patients: Iterable[str], what: str) -> list[PreparedCase]:
     """The scans of ``patients``, in their order; all of them must be there."""
     by_patient: dict[str, list[PreparedCase]] = {}

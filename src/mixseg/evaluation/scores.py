@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,15 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
 from mixseg.core.text_files import read_table
 from mixseg.datasets.layouts.base import patient_and_frame
-from mixseg.evaluation.metrics import METRICS, Counts, Scores, case_metrics
-from mixseg.evaluation.statistics import Comparison, Estimate, Value
+from mixseg.evaluation.metrics import METRICS, Counts, Scores, bounds, case_metrics
+from mixseg.evaluation.statistics import Comparison, Estimate, Value, estimate
 
 ADDRESS = ("case", "class", "branch", "checkpoint")
 COLUMNS = (*ADDRESS, *METRICS, "part", "patient")
 """Of metrics.csv. ``part`` says which of the split a case belongs to, "val" or "test", where that is known."""
+
+HELD_OUT, STROKES = "held-out", "strokes"
+"""Parts of a cross-validation: scans that were held out, scored by their full masks, or by the strokes they have."""
 
 MEAN = "mean"
 """The name under which the mean over all classes is summarised."""
@@ -129,12 +132,17 @@ def _row(path: Path, line: Mapping[str, str]) -> Row:
     return _located(text, text["class"], scores)
 
 
-def summarise(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def summarise(rows: Iterable[Row], *, intervals: bool = False) -> list[dict[str, Any]]:
     """Mean and sd over cases (and seeds, if rows of several runs are given) for each part, checkpoint, branch, class.
 
     Each entry holds ``part``, ``checkpoint``, ``branch``, ``class``, ``cases``, ``left_out`` (how many have the class
     in neither mask) and for each metric ``{"mean", "sd"}``, None where it is undefined. With several classes the mean
     of their means follows under the class "mean".
+
+    Args:
+        rows: Of one run; or of several seeds, whose spread is then part of the sd.
+        intervals: Whether each entry says too how many ``patients`` have a DSC, and the 95 % ``interval`` of its mean
+            over them, low and high: None with one patient.
     """
     groups: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
     for row in rows:
@@ -142,9 +150,18 @@ def summarise(rows: Iterable[Row]) -> list[dict[str, Any]]:
     entries = []
     for (part, checkpoint, branch), classes in groups.items():
         where = {"part": part, "checkpoint": checkpoint, "branch": branch}
-        each = [{**where, "class": name, **_summary(rows_of)} for name, rows_of in classes.items()]
-        entries += each if len(each) == 1 else [*each, {**where, "class": MEAN, **_over_classes(each)}]
+        each = [{**where, "class": name, **_summary(of)} for name, of in classes.items()]
+        found = list(zip(each, classes.values(), strict=True))
+        if len(each) > 1:
+            mean = {**where, "class": MEAN, **_over_classes(each)}
+            found.append((mean, [row for of in classes.values() for row in of]))
+        entries += [{**entry, **(_certainty(of) if intervals else {})} for entry, of in found]
     return entries
+
+
+def _certainty(rows: Sequence[Row]) -> dict[str, Any]:
+    found = estimate(samples([rows]), bounds=bounds("dsc"))
+    return {"patients": found.patients, "interval": [found.low, found.high] if found.known else None}
 
 
 def _summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -175,14 +192,27 @@ def table(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """The entries of ``summarise`` as lines of text, the head first: DSC in percent, distances in mm if known."""
     entries = list(entries)
     unit = "mm" if any(entry["hd95_mm"]["mean"] is not None for entry in entries) else "vox"
-    columns = {"DSC %": ("dsc", 100.0), f"HD95 {unit}": (f"hd95_{unit}", 1.0), f"ASSD {unit}": (f"assd_{unit}", 1.0)}
+    distances = {f"HD95 {unit}": f"hd95_{unit}", f"ASSD {unit}": f"assd_{unit}"}
     places = [name for name in ("part", "checkpoint", "branch") if any(entry[name] for entry in entries)]
-    lines = [(*places, "class", "cases", "left out", *columns)]
+    sure = certainty(entries)
+    lines = [(*places, "class", "cases", "left out", "DSC %", *sure, *distances)]
     for entry in entries:
-        scores = (mean_sd(entry[metric], factor) for metric, factor in columns.values())
-        place = (entry[name] for name in (*places, "class", "cases", "left_out"))
-        lines.append((*(str(value) for value in place), *scores))
+        place = (str(entry[name]) for name in (*places, "class", "cases", "left_out"))
+        scores = (mean_sd(entry[of]) for of in distances.values())
+        lines.append((*place, mean_sd(entry["dsc"], 100.0), *(text(entry) for text in sure.values()), *scores))
     return lines
+
+
+def certainty(entries: Iterable[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    """Columns that say how sure the DSC of entries is, where they were made with intervals."""
+    if not any("interval" in entry for entry in entries):
+        return {}
+    return {"95 % interval": _interval, "patients": lambda entry: str(entry["patients"])}
+
+
+def _interval(entry: Mapping[str, Any]) -> str:
+    low, high = (100 * bound for bound in entry["interval"] or (math.nan, math.nan))
+    return "-" if math.isnan(low) else f"[{low:.1f}, {high:.1f}]"
 
 
 def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:

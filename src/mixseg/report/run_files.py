@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from mixseg.core import archives
 from mixseg.core.errors import MixsegError
 from mixseg.core.schema import Content
-from mixseg.evaluation.scores import Row, read_metrics
-from mixseg.inference.report_slices import CHECKPOINT, Example, read_examples
+from mixseg.core.text_files import read_json
+from mixseg.evaluation.scores import HELD_OUT, STROKES, Row, read_metrics
+from mixseg.inference.report_slices import CHECKPOINT, Example, choose, read_examples
 from mixseg.runs.config import Config
-from mixseg.runs.folder import RunFolder
+from mixseg.runs.folder import CROSS_VALIDATION, RunFolder
 from mixseg.runs.log import read_log
 
 
@@ -36,6 +37,14 @@ class Best(NamedTuple):
     score: float
 
 
+class Estimated(TypedDict):
+    """What summary.json of a cross-validation has to hold."""
+
+    method: str
+    folds: int
+    steps: int
+
+
 @dataclass(frozen=True)
 class RunFiles:
     """One run as its files tell it; an unfinished run has fewer of them.
@@ -45,8 +54,9 @@ class RunFiles:
         config: config.json.
         facts: environment.json.
         log: The entries of log.jsonl.
-        rows: metrics.csv.
+        rows: metrics.csv, and that of its cross-validation.
         finished: finished.json, or None.
+        estimated: summary.json of its cross-validation, or None: how scans were held out from trainings like this one.
     """
 
     path: Path
@@ -55,25 +65,44 @@ class RunFiles:
     log: list[Content]
     rows: list[Row]
     finished: Content | None
+    estimated: Content | None = None
 
     @staticmethod
     def read(path: Path) -> RunFiles:
         """The run in ``path``."""
-        folder = RunFolder(path)
-        scored = path / "metrics.csv"
+        folder, apart = RunFolder(path), path / CROSS_VALIDATION
+        scored = [file for file in (path / "metrics.csv", apart / "metrics.csv") if file.exists()]
         return RunFiles(
             path=path,
             config=folder.config,
             facts=folder.facts,
             log=read_log(path / "log.jsonl"),
-            rows=read_metrics(scored) if scored.exists() else [],
+            rows=[row for file in scored for row in read_metrics(file)],
             finished=folder.finished,
+            estimated=read_json(apart / "summary.json", Estimated, missing_ok=True),
         )
 
     @cached_property
     def examples(self) -> list[Example]:
-        """examples.npz."""
-        return read_examples(self.path / "examples.npz")
+        """Of examples.npz; of a run that scored nothing itself, those of its cross-validation."""
+        own = read_examples(self.path / "examples.npz")
+        return own if own or not self.estimated else self._held_out_examples()
+
+    def _held_out_examples(self) -> list[Example]:
+        """Of all folds, ranked among each other."""
+        found = [
+            example
+            for file in sorted((self.path / CROSS_VALIDATION).glob("*/examples.npz"))
+            for example in read_examples(file)
+            if example.rank != "common"
+        ]
+        of_case = {case: [each for each in found if each.case == case] for case in {each.case for each in found}}
+        chosen = choose([row for row in self.rows if row.part in (HELD_OUT, STROKES)], self.answer)
+        return [
+            replace(example, part=choice.part, rank=choice.rank)
+            for choice in chosen
+            for example in of_case.get(choice.case, [])
+        ]
 
     @cached_property
     def branches(self) -> tuple[str, ...]:
@@ -134,7 +163,7 @@ class RunFiles:
 
 def part_of_all(runs: Sequence[RunFiles]) -> str:
     """The part of the split that all runs were scored on, the test set if they were."""
-    for part in ("test", "val", ""):
+    for part in ("test", "val", HELD_OUT, STROKES, ""):
         if all(part in run.parts for run in runs):
             return part
     raise MixsegError(

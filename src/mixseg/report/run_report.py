@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from mixseg.core.files import replacing
-from mixseg.evaluation.scores import summarise
+from mixseg.evaluation.scores import STROKES, summarise
 from mixseg.inference.report_slices import Example
 from mixseg.methods.outputs import branches, short_name
 from mixseg.report import tables
@@ -17,10 +17,11 @@ from mixseg.report.figures.scans import Column, strips
 from mixseg.report.figures.style import as_html
 from mixseg.report.html import Html, escaped, folded, joined, page, paragraph, preformatted
 from mixseg.report.run_files import RunFiles, Warned, dsc_by_case
-from mixseg.report.wording import IN_VOXELS, MISSED, circumstances, part_name, title, verdict
+from mixseg.report.wording import IN_VOXELS, MISSED, circumstances, part_name, tells_of_others, title, verdict
 from mixseg.runs.config import to_dict
 
 Section = tuple[str, Html]
+INTERVAL = "The interval is that of the mean DSC, from a bootstrap over patients; one patient has none."
 WARNINGS = 5
 """So many are shown; the others are folded away."""
 
@@ -53,7 +54,9 @@ def sections(run: RunFiles) -> list[Section]:
 
 
 def _lead(run: RunFiles) -> Html:
-    return joined([Html(f"<strong>{escaped(verdict(run))}</strong>"), circumstances(run)])
+    sentence = escaped(verdict(run))
+    bold = tells_of_others(run)  # one patient is no headline
+    return joined([Html(f"<strong>{sentence}</strong>") if bold else sentence, circumstances(run)])
 
 
 def heading(text: str) -> Html:
@@ -70,7 +73,7 @@ def _warnings(run: RunFiles) -> Html:
 def _scores(run: RunFiles) -> Html:
     if not run.rows:
         return paragraph("Nothing has been scored yet.")
-    entries = summarise(run.rows)
+    entries = summarise(run.rows, intervals=True)
     if run.best_is_last:
         entries = [entry | {"checkpoint": "last = best"} for entry in entries if entry["checkpoint"] == "last"]
     bodies: list[Html] = []
@@ -82,7 +85,9 @@ def _scores(run: RunFiles) -> Html:
                 folded("Each class, with ASSD and the scans left out", tables.by_class(of_part, run.branches))
             )
     left_out = sum(entry["left_out"] for entry in entries)
-    note = f"Mean ± standard deviation over scans; the background is not scored. {MISSED} "
+    note = f"Mean ± standard deviation over scans; the background is not scored. {MISSED} {INTERVAL} "
+    if STROKES in run.parts:
+        note += "Partly labelled scans are scored on their labelled voxels alone, which says little about borders. "
     if left_out:
         note += "Left out: scans that have the class neither in the truth nor in the prediction. "
     if all(entry["hd95_mm"]["mean"] is None for entry in entries):

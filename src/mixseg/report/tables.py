@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from mixseg.evaluation.scores import MEAN, mean_sd
+from mixseg.evaluation.scores import HELD_OUT, MEAN, STROKES, certainty, mean_sd
 from mixseg.methods.outputs import output_name
 from mixseg.report.html import Html, table
 from mixseg.report.run_files import RunFiles
@@ -48,24 +49,27 @@ def overview(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
     groups: dict[tuple[str, str], dict[str, Entry]] = {}
     for entry in entries:
         groups.setdefault((entry["checkpoint"], entry["branch"]), {})[entry["class"]] = entry
-    columns = {head: of for head, of in known_columns(entries).items() if not head.startswith("ASSD")}
-    head = ("checkpoint", "output", "scans", *(f"{name}, DSC (%)" for name in shown), *(f"mean {c}" for c in columns))
+    dsc, distances = _columns(entries)
+    distances = {head: text for head, text in distances.items() if not head.startswith("ASSD")}
+    names = (*map(_of_mean, dsc), *(f"{name}, DSC (%)" for name in shown), *map(_of_mean, distances))
     lines = (
         (
             checkpoint,
             output_name(branch, branches),
             of[MEAN]["cases"],
+            *(text(of[MEAN]) for text in dsc.values()),
             *(mean_sd(of[name]["dsc"], 100.0) for name in shown),
-            *(mean_sd(of[MEAN][metric], factor) for metric, factor in columns.values()),
+            *(text(of[MEAN]) for text in distances.values()),
         )
         for (checkpoint, branch), of in groups.items()
     )
-    return table(lines, head)
+    return table(lines, ("checkpoint", "output", "scans", *names))
 
 
 def by_class(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
     """One line per checkpoint, output and class of a part, mean ± sd over scans."""
-    columns = known_columns(entries)
+    dsc, distances = _columns(entries)
+    columns = {**dsc, **distances}
     lines = (
         (
             entry["checkpoint"],
@@ -73,12 +77,30 @@ def by_class(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
             entry["class"],
             entry["cases"],
             entry["left_out"],
-            *(mean_sd(entry[metric], factor) for metric, factor in columns.values()),
+            *(text(entry) for text in columns.values()),
         )
         for entry in entries
         if entry["class"] != MEAN
     )
     return table(lines, ("checkpoint", "output", "class", "scans", "left out", *columns))
+
+
+Column = Callable[[Entry], str]
+
+
+def _columns(entries: Sequence[Entry]) -> tuple[dict[str, Column], dict[str, Column]]:
+    """What is to be said of an entry: of its DSC, with the interval, and of its distances."""
+    known = {head: partial(_score, *of) for head, of in known_columns(entries).items()}
+    dsc: dict[str, Column] = {head: text for head, text in known.items() if head.startswith("DSC")}
+    return {**dsc, **certainty(entries)}, {head: text for head, text in known.items() if head not in dsc}
+
+
+def _score(metric: str, factor: float, entry: Entry) -> str:
+    return mean_sd(entry[metric], factor)
+
+
+def _of_mean(head: str) -> str:
+    return f"mean {head}" if head in COLUMNS else head
 
 
 def known_columns(entries: Sequence[Entry]) -> dict[str, tuple[str, float]]:
@@ -109,6 +131,8 @@ def protocol(run: RunFiles) -> Html:
     lines: list[tuple[str, object]] = [(WHO.get(who, who), _people(who, told[who])) for who in told]
     if "val" not in told:
         lines.append((WHO["val"], _people("val", sorted({row.case for row in run.rows if row.part == "val"}))))
+    if run.estimated:
+        lines.append(("held out in turn", _held_out(run)))
     if "test" in run.parts or told.get("test patients", True):  # without test scans there is nothing to open
         lines.append(("test set", _opened(run)))
     lines += [
@@ -117,6 +141,15 @@ def protocol(run: RunFiles) -> Html:
         ("data", _data(run)),
     ]
     return table(lines, ("", "who and how"))
+
+
+def _held_out(run: RunFiles) -> str:
+    told: Mapping[str, Any] = run.estimated or {}
+    cases = sorted({row.case for row in run.rows if row.part in (HELD_OUT, STROKES)})
+    return (
+        f"{count(len(cases), 'scan')}: {', '.join(cases)}. Each by one of {count(told['folds'], 'training')} of "
+        f"{count(told['steps'], 'step')} ({told['method']}), whose last checkpoint was scored."
+    )
 
 
 def _people(who: str, names: object) -> str:

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from mixseg.core.progress import duration
-from mixseg.evaluation.scores import MEAN, summarise
+from mixseg.evaluation.scores import HELD_OUT, MEAN, STROKES, samples, summarise
+from mixseg.evaluation.statistics import Comparison, compare
 from mixseg.methods.outputs import STUDENT, TEACHER, output_name
 from mixseg.report.run_files import RunFiles
 
-PARTS = {"val": "validation", "test": "test"}
+PARTS = {"val": "validation", "test": "test", HELD_OUT: "held-out", STROKES: "partly labelled"}
+SETTLING = 6
+"""Patients below whom nobody is said to be ahead: no paired test over fewer can find a difference."""
 MISSED = "A structure that was missed altogether has DSC 0 and the diagonal of the scan as its distances."
 IN_VOXELS = "Distances are in voxels of the training grid, where a step between slices counts as one."
 
@@ -36,31 +39,56 @@ def count(number: int, noun: str) -> str:
 
 def mean_entry(run: RunFiles, *, part: str, branch: str, checkpoint: str = "last") -> Mapping[str, Any] | None:
     """The summary over classes of one output, or None if nothing was scored."""
-    entries = summarise(run.chosen(part=part, branch=branch, checkpoint=checkpoint))
+    entries = summarise(run.chosen(part=part, branch=branch, checkpoint=checkpoint), intervals=True)
     return next((entry for entry in entries if entry["class"] == MEAN), entries[0] if entries else None)
 
 
 def verdict(run: RunFiles) -> str:
-    """The result in one sentence: the answer's DSC, on which scans, and how far from its teacher."""
-    part = run.parts[0] if run.parts else ""
-    found = mean_entry(run, part=part, branch=run.answer)
-    if found is None or found["dsc"]["mean"] is None:
+    """The result in one sentence: the answer's DSC, where that may lie, on whom, and whether its teacher differs."""
+    found = _figure(run)
+    if found is None:
         return "No scan with a full mask has been scored yet."
-    classes = len(run.classes) - 1
-    mean = 100 * found["dsc"]["mean"]
-    name = output_name(run.answer, run.branches)
+    classes, part = len(run.classes) - 1, found["part"]
     over = f" (mean of {classes} classes)" if classes > 1 else ""
-    sentence = f"The {name} reaches {mean:.1f} % DSC{over} on {count(found['cases'], f'{part_name(part)} scan')}"
+    what = f"the {output_name(run.answer, run.branches)} reaches {100 * found['dsc']['mean']:.1f} % DSC{over}"
+    how = f"Estimated by {run.estimated['method']}: " if run.estimated and part in (HELD_OUT, STROKES) else ""
+    where = "on the labelled voxels alone of" if part == STROKES else "on"
+    whom = f"{count(found['cases'], f'{part_name(part)} scan')} of {count(found['patients'], 'patient')}"
+    sentence = f"{how}{what} {where} {whom}, {_within(found)}"
     teacher = mean_entry(run, part=part, branch=TEACHER) if run.answer == STUDENT else None
-    if teacher is None or teacher["dsc"]["mean"] is None:
-        return sentence + "."
-    return f"{sentence}, {_against(mean - 100 * teacher['dsc']['mean'])} its teacher."
+    if teacher is not None and teacher["dsc"]["mean"] is not None:
+        apart = compare(*(samples([run.chosen(part=part, branch=branch)]) for branch in (STUDENT, TEACHER)))
+        sentence += _against(apart, teacher["dsc"]["mean"])
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
-def _against(difference: float) -> str:
-    if abs(difference) < 0.05:
-        return "level with"
-    return f"{abs(difference):.1f} points {'above' if difference > 0 else 'below'}"
+def tells_of_others(run: RunFiles) -> bool:
+    """Whether the verdict rests on more than one patient."""
+    found = _figure(run)
+    return found is not None and found["interval"] is not None
+
+
+def _figure(run: RunFiles) -> Mapping[str, Any] | None:
+    """What the run is quoted with: the mean over classes of its answer, if that was scored."""
+    found = mean_entry(run, part=run.parts[0], branch=run.answer) if run.parts else None
+    return None if found is None or found["dsc"]["mean"] is None else found
+
+
+def _within(found: Mapping[str, Any]) -> str:
+    if found["interval"] is None:
+        return "which says little of other patients"
+    low, high = (100 * bound for bound in found["interval"])
+    return f"95 % interval {low:.1f} to {high:.1f}"
+
+
+def _against(found: Comparison, teacher: float) -> str:
+    """Where its teacher is, and how far apart they are where that can be told."""
+    points = 100 * abs(found.difference)
+    if found.patients > 1 and not found.settled:
+        return f"; its teacher, at {100 * teacher:.1f} %, cannot be told apart from it"
+    if found.patients < SETTLING:
+        return f"; its teacher is at {100 * teacher:.1f} %"
+    return f", {points:.1f} points {'above' if found.difference > 0 else 'below'} its teacher"
 
 
 def circumstances(run: RunFiles) -> str:
@@ -72,6 +100,11 @@ def circumstances(run: RunFiles) -> str:
     cost = duration(run.finished["training_seconds"]) if "training_seconds" in run.finished else "unknown time"
     memory = run.finished.get("peak_gpu_gib")
     used = f", {memory:.1f} GiB of GPU memory" if memory else ""
-    return (
-        f"Last checkpoint of {run.finished['steps']} steps; trained in {cost} on {run.facts.get('device', '?')}{used}."
-    )
+    trained = f"trained in {cost} on {run.facts.get('device', '?')}{used}."
+    if run.estimated and run.parts and run.parts[0] in (HELD_OUT, STROKES):
+        folds, steps = run.estimated["folds"], run.estimated["steps"]
+        return (
+            f"Scored were {folds} trainings of {steps} steps that had not seen these patients. The run itself has "
+            f"learnt from all of them, for {run.finished['steps']} steps, and may well be better; {trained}"
+        )
+    return f"Last checkpoint of {run.finished['steps']} steps; {trained}"

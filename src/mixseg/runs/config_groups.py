@@ -90,6 +90,8 @@ class DataConfig:
         partial: Where partial labels come from: "drawn" (the files), a generator's name, or "none".
         split: A splits.json or splits_final.json; empty: the one beside the data, or a seeded patient-wise one.
         fold: Which fold of a splits_final.json, from 0; without a split file, of five that are drawn patient-wise.
+        validation: Where neither a split file, nor a fold, nor the folder of the scans says who validates: "part", a
+            tenth of the patients, or "none", and all are trained on.
         set: Set-N: N patients with full masks and ``ratio`` times as many with partial labels. None: as the files say.
         ratio: Partly labelled patients for each fully labelled one in Set-N.
         dims: 2 trains on slices, 3 on patches of volumes.
@@ -110,6 +112,7 @@ class DataConfig:
         "", inherited="always", located=True, may_change=True
     )  # whom it names is compared with the data
     fold: int | None = option(None, inherited="always")
+    validation: Literal["part", "none"] = option("part", inherited="always")
     set: int | None = option(None, inherited="always", flag="--sets")
     ratio: int = option(5, inherited="always", task=True)
     dims: Literal[2, 3] = option(2, inherited="always", planned=True, task=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
@@ -89,6 +90,15 @@ def on_rank_zero_only(hardware: Hardware) -> Iterator[None]:
     follows = hardware.devices * hardware.nodes > 1 and rank_zero_only.rank != 0  # type: ignore[attr-defined]
     with redirect_stdout(None) if follows else nullcontext():
         yield
+
+
+@contextmanager
+def processes_of_its_own() -> Iterator[None]:
+    """Around one of several trainings: its processes end with it, so the next one has to start its own."""
+    before = dict(os.environ)  # where Fabric notes that processes were started
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @contextmanager

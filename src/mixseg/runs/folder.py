@@ -31,6 +31,8 @@ LOGS = (".log", ".out", ".err")
 """Of files that a shell, a scheduler or an experiment may write into the folder of a run before it begins."""
 FAILED = "failed.json"
 """Why a run of an experiment failed, perhaps before it began."""
+CROSS_VALIDATION = "cross-validation"
+"""Below a run: the runs that were trained without some of its patients, and their scores on these."""
 PATIENCE = 1.0
 """Seconds for which a run that is locked is waited for: who asks whether it is, locks it for a moment."""
 
@@ -228,7 +230,7 @@ def _stamp(path: Path) -> Stamp:
 
 def _may_lie_there(path: Path) -> bool:
     """Whether a file says nothing against its folder's being that of a run that has not begun."""
-    return path.name.startswith(".") or path.suffix in LOGS or path.name == FAILED
+    return path.name.startswith(".") or path.suffix in LOGS or path.name in (FAILED, CROSS_VALIDATION)
 
 
 def environment(device: torch.device, data: str) -> dict[str, Any]:

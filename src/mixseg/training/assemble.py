@@ -61,7 +61,13 @@ class Assembled:
 
 
 def assemble(
-    source: Source, settings: Mapping[str, Any], run: RunFolder, *, hardware: Hardware, test: bool = False
+    source: Source,
+    settings: Mapping[str, Any],
+    run: RunFolder,
+    *,
+    hardware: Hardware,
+    test: bool = False,
+    like: RunFolder | None = None,
 ) -> Assembled:
     """What ``run`` is trained on: the one way there, whatever the scans come from.
 
@@ -71,15 +77,16 @@ def assemble(
         run: Its folder, where it may have begun.
         hardware: Where it is trained.
         test: Whether the test scans will be scored.
+        like: The run whose plan it has: one that has begun goes on with its own.
 
     Raises:
         MixsegError: The settings suit no scans or not these, or the run folder is another run's.
     """
     run.check_not_foreign()
-    settings = source.complete(flat(settings))
-    check_before_reading(settings, run, hardware)
+    settings, like = source.complete(flat(settings)), like or run
+    check_before_reading(settings, like, hardware)
     with on_rank_zero_only(hardware):
-        config, plan = source.config(settings, run, hardware)
+        config, plan = source.config(settings, like, hardware)
         split = source.split(config)
         if test and not split.test:
             raise MixsegError(NO_TEST, "no-test-patients")

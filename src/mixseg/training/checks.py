@@ -111,21 +111,29 @@ def _train_once(method: Method, config: Config) -> None:
 
 
 def check_classes(data: Data) -> None:
-    """Nothing, or one sentence about a class that no label of the training scans shows."""
-    seen = np.zeros(IGNORE + 1, bool)
-    for scans in data.train.values():
-        for scan in scans:
-            for labels in (scan.full, scan.partial):
-                if labels is not None:
-                    seen |= np.bincount(labels.ravel(), minlength=len(seen)) > 0
-    missing = [name for index, name in enumerate(data.classes) if not seen[index]]
-    if missing:
+    """Nothing, or one sentence about a class that no label of the training scans shows.
+
+    Raises:
+        MixsegError: There is one.
+    """
+    if missing := unlearnable(data):
         raise MixsegError(
             f"No training scan has a voxel labelled {missing[0]} on the training grid: label some, choose smaller "
             "voxels (spacing) if it is thin, or leave the class out (--set 'target=[\"...\"]' names those to segment).",
             "class-missing",
             name=missing[0],
         )
+
+
+def unlearnable(data: Data) -> list[str]:
+    """The classes that no label of the training scans shows."""
+    seen = np.zeros(IGNORE + 1, bool)
+    for scans in data.train.values():
+        for scan in scans:
+            for labels in (scan.full, scan.partial):
+                if labels is not None:
+                    seen |= np.bincount(labels.ravel(), minlength=len(seen)) > 0
+    return [name for index, name in enumerate(data.classes) if not seen[index]]
 
 
 def remarks(config: Config, data: Data) -> list[str]:

@@ -53,6 +53,9 @@ SEEN_AS = {
 }
 """What a run is trained on, the strongest first: of a patient with several scans, that counts."""
 
+VALIDATING = 0.1
+"""The share of the patients who validate, where nothing says who."""
+
 
 class ScanFolder:
     """The scans of a folder, in any known layout: read when they are first asked for.
@@ -137,12 +140,30 @@ def train_folder(
     with on_rank_zero_only(hardware):
         say(who_trains(found.data, found.split, source.cases))
     phases.end("data")
-    trained = train_run(run, found.config, found.data, hardware=hardware, test=test, phases=phases)
-    if trained or not _written(run):
-        scored_test = bool(run.finished and run.finished["test"])
-        scans = (*found.data.val, *(found.data.open_test() if scored_test else ()))
-        write_predictions(run, scans, source.cases, trained or hardware)
+    train_on_files(run, found.config, found.data, source.cases, hardware=hardware, test=test, phases=phases)
     return run
+
+
+def train_on_files(
+    run: RunFolder,
+    config: Config,
+    data: Data,
+    cases: Sequence[Case],
+    *,
+    hardware: Hardware,
+    test: bool = False,
+    phases: Phases | None = None,
+) -> None:
+    """Train ``run`` on what was made of the files of ``cases``, and leave its predictions as files: see ``train_run``.
+
+    Raises:
+        MixsegError: The folder of the run holds another one, or another process is writing it.
+    """
+    trained = train_run(run, config, data, hardware=hardware, test=test, phases=phases)
+    scored_test = bool(run.finished and run.finished["test"])
+    scans = (*data.val, *(data.open_test() if scored_test else ()))
+    if trained or not _written(run, scored=bool(_scorable(run, scans, cases))):
+        write_predictions(run, scans, cases, trained or hardware)
 
 
 def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
@@ -160,16 +181,22 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     def shows(case: Case) -> bool:
         return shows_foreground(on_disk[case.id], config.data.target)
 
-    if config.data.target:  # a scan that was searched for these alone can judge
-        cases = [replace(case, classes=(case.classes[0], *config.data.target)) for case in cases]
-    fold = config.data.fold
-    split = make_split(cases, shows=shows) if fold is None else make_fold(cases, fold, shows=shows)
-    say(_whence({case.split for case in cases}, fold))
+    cases = for_target(cases, config.data.target)
+    fold, share = config.data.fold, 0.0 if config.data.validation == "none" else VALIDATING
+    split = make_split(cases, val=share, shows=shows) if fold is None else make_fold(cases, fold, shows=shows)
+    say(_whence({case.split for case in cases}, fold, share))
     return split
 
 
-def _whence(laid_out: Set[str], fold: int | None) -> str:
+def for_target(cases: Sequence[Case], target: Sequence[str]) -> list[Case]:
+    """``cases`` as one sees them who segments ``target`` alone: a scan that was searched for these can judge."""
+    return [replace(case, classes=(case.classes[0], *target)) if target else case for case in cases]
+
+
+def _whence(laid_out: Set[str], fold: int | None, share: float) -> str:
     """A sentence: where a split comes from that no file holds; ``laid_out`` are the parts that the layout tells."""
+    if fold is None and not share and "val" not in laid_out:
+        return "No split beside the scans, and no patient is kept to validate on (validation=none)."
     given = " and ".join(part for part in ("val", "test") if part in laid_out)
     if not given:
         return (
@@ -197,9 +224,16 @@ def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
     return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(test)}."
 
 
-def _written(run: RunFolder) -> bool:
-    """Whether the label maps are there as files, and scored where they can be: a kill may have come in between."""
-    return (run.path / "predictions").is_dir() and (bool(run.config.data.target) or (run.path / "native").is_dir())
+def _written(run: RunFolder, *, scored: bool) -> bool:
+    """Whether the label maps are there as files, and ``scored`` where they can be: a kill may have come in between."""
+    return (run.path / "predictions").is_dir() and (not scored or (run.path / "native").is_dir())
+
+
+def _scorable(run: RunFolder, scans: Sequence[Scan], cases: Sequence[Case]) -> list[Case]:
+    """Those that can be scored by their own files; with a target, these have other classes."""
+    by_id = {case.id: case for case in cases}
+    found = [] if run.config.data.target else [by_id[scan.name] for scan in scans]
+    return [case for case in found if case.full is not None]
 
 
 def write_predictions(
@@ -218,9 +252,9 @@ def write_predictions(
         for checkpoint, id_, maps in _on_source(run, scans, weights):
             for branch, labels in maps.items():
                 formats.write(out / checkpoint / branch / f"{id_}.nii.gz", labels, like=by_id[id_].image[0])
-    if scans and not run.config.data.target:  # with a target, the files' own masks have other classes
+    if scorable := _scorable(run, scans, cases):
         with replacing_folder(run.path / "native", marker="") as out:
-            evaluate(run.path / "predictions", [by_id[scan.name] for scan in scans]).write(out)
+            evaluate(run.path / "predictions", scorable).write(out)
 
 
 def _on_source(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.messages import say
 from mixseg.datasets.labels import LabelFlags
 from mixseg.runs.config import flat, make_config, settings_of
-from mixseg.runs.device import Hardware
+from mixseg.runs.device import Hardware, processes_of_its_own
 from mixseg.runs.folder import RunFolder
 from mixseg.runs.typed_json import holds
 from mixseg.training.folder import train_folder
@@ -82,7 +81,7 @@ def self_train(
             say(f"round {number} of {rounds}: finished before")
             continue
         say(f"round {number} of {rounds}: from {before.path}")
-        with _processes_of_its_own():
+        with processes_of_its_own():
             train_folder(folder, run.path, settings=wanted, dataset=dataset, flags=flags, hardware=hardware, test=test)
     return [run.path for run in runs]
 
@@ -132,15 +131,6 @@ def _check_steps(out: Path, rounds: Sequence[RunFolder], steps: object) -> None:
                 value=steps,
                 expected=before,
             )
-
-
-@contextmanager
-def _processes_of_its_own() -> Iterator[None]:
-    """The processes of a training end with it, so the next round has to start its own."""
-    before = dict(os.environ)  # where Fabric notes that processes were started
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 def _seen_from(out: Path, run: Path) -> str:

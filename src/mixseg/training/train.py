@@ -172,7 +172,7 @@ def _finish(
             "peak_gpu_gib": memory and round(memory, 2),
             "labelled_patches": labelled_patches(read_log(folder.path / "log.jsonl")),
             "test": test,
-            "summary": summarise(rows),
+            "summary": summarise(rows, intervals=True),
         },
     )
 

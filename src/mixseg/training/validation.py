@@ -18,6 +18,7 @@ from mixseg.core.errors import enumerated
 from mixseg.core.types import IGNORE
 from mixseg.data.batches import Feed
 from mixseg.data.scan import Scan
+from mixseg.evaluation.statistics import estimate
 from mixseg.inference.predictor import argmax
 from mixseg.inference.sliding_window import Forward, Grey, Windows, predict_slabs, predict_slices
 from mixseg.methods import METHODS, Method
@@ -231,6 +232,7 @@ class Validation:
         self.classes, self.steps, self.feed = classes, config.training.steps, feed
         val = val if any(scan.shows_foreground for scan in val) else ()
         self.val = ScansOnDevice(val, config, device)
+        self.patients = [scan.case.patient if scan.case else scan.name for scan in val]
         self.cropped = (
             torch.stack([_cropped_voxels(scan, len(classes)) for scan in val]).to(device) if val else torch.empty(0)
         )
@@ -250,12 +252,14 @@ class Validation:
         """
         entry: dict[str, Any] = {"score": float("nan"), "message": ""}
         if self.val.images:
-            dsc = self._dsc(method)
+            dsc, each = self._dsc(method)
             entry["dsc"] = dsc
             means = {name: float(torch.tensor(list(values.values())).nanmean()) for name, values in dsc.items()}
             entry["score"] = means[method.outputs[0]]
-            said = (f"{short_name(name, method.outputs)} {value:.1%}" for name, value in means.items())
-            entry["message"] = f"DSC on val: {', '.join(said)}"
+            said = [f"{short_name(name, method.outputs)} {value:.1%}" for name, value in means.items()]
+            said[0] += self._within(each)
+            scans = len(self.patients)
+            entry["message"] = f"DSC on {scans} val scan{'s' * (scans > 1)}: {', '.join(said)}"
         if self.watched.images:
             entry["watch"] = watch = self._watch(method)
             # From the log, so that a run which was killed says what one which was not would have said.
@@ -268,8 +272,22 @@ class Validation:
         share = self.feed.labelled_share(steps) if self.feed else None
         return entry if share is None else {**entry, "labelled": share}
 
-    def _dsc(self, method: Method) -> dict[str, dict[str, float]]:
-        """Mean volume DSC by output and class; a class absent from truth and prediction is left out."""
+    def _within(self, dsc: Tensor) -> str:
+        """The 95 % interval of the mean of ``(scans, classes)``, in brackets; nothing with one patient."""
+        scores = zip(self.patients, dsc.tolist(), strict=True)
+        values = [
+            (patient, name, score)
+            for patient, of_scan in scores
+            for name, score in zip(self.classes[1:], of_scan, strict=True)
+        ]
+        found = estimate([values], bounds=(0.0, 1.0))
+        return f" ({100 * found.low:.0f} to {100 * found.high:.0f})" if found.known else ""
+
+    def _dsc(self, method: Method) -> tuple[dict[str, dict[str, float]], Tensor]:
+        """Mean volume DSC by output and class; a class absent from truth and prediction is left out.
+
+        And that of the answer, ``(scans, classes)`` above the background.
+        """
         scans, kinds = len(self.val.images), len(self.classes)
         device = self.val.owner.device
         overlap = {name: torch.zeros((scans, kinds), dtype=torch.float32, device=device) for name in method.outputs}
@@ -285,11 +303,12 @@ class Validation:
                     sizes[name][:, index].index_add_(
                         0, owner, (ours.flatten(1).sum(1) + theirs.flatten(1).sum(1)).float()
                     )
-        dsc = torch.stack([2 * overlap[name] / sizes[name] for name in method.outputs]).nanmean(dim=1).tolist()
-        return {
+        each = torch.stack([2 * overlap[name] / sizes[name] for name in method.outputs])
+        means = {
             name: dict(zip(self.classes[1:], values[1:], strict=True))
-            for name, values in zip(method.outputs, dsc, strict=True)
+            for name, values in zip(method.outputs, each.nanmean(dim=1).tolist(), strict=True)
         }
+        return means, each[0, :, 1:]
 
     def _watch(self, method: Method) -> dict[str, Any]:
         """Class shares, entropy and distance from the teacher of the answer on the watched scans."""

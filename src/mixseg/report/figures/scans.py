@@ -19,11 +19,13 @@ Column = tuple[str, Mapping[str, float]]
 def strips(groups: Sequence[tuple[str, Sequence[Column]]], *, wide: bool = False) -> Figure | None:
     """One panel per group, one strip of dots per column; a line joins the dots of one scan.
 
+    A group of one scan has no panel: its dots would say no more than a table does.
+
     Args:
         groups: Title and columns of each panel.
         wide: Whether the names of the columns are long.
     """
-    groups = [(title, columns) for title, columns in groups if any(values for _, values in columns)]
+    groups = [(title, columns) for title, columns in groups if len({case for _, of in columns for case in of}) > 1]
     if not groups:
         return None
     most = max(len(columns) for _, columns in groups)

@@ -1,8 +1,8 @@
 """Medical image segmentation from mixed supervision.
 
-``mixseg.scan``, ``mixseg.train``, ``mixseg.load`` and ``mixseg.predict`` work on arrays; ``mixseg.open_run``,
-``compare``, ``evaluate``, ``experiment`` and ``write_report`` say what came of it: docs/tutorials/python.md.
-The command line does the same for files.
+``mixseg.scan``, ``mixseg.train``, ``mixseg.load`` and ``mixseg.predict`` work on arrays, ``mixseg.inspect`` and
+``mixseg.train`` on folders; ``mixseg.open_run``, ``compare``, ``evaluate``, ``experiment`` and ``write_report`` say
+what came of it: docs/tutorials/python.md. The command line does the same for files.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mixseg.core.errors import MixsegError
     from mixseg.data.arrays import scan
     from mixseg.data.scan import Native
+    from mixseg.datasets import inspect
+    from mixseg.datasets.layouts.table import ScanTable
     from mixseg.inference.model import Model, load, predict
     from mixseg.report.api import Compared, Experiment, compare, evaluate, experiment, write_report
     from mixseg.report.run import Run, open_run
@@ -27,10 +29,12 @@ __all__ = [
     "Model",
     "Native",
     "Run",
+    "ScanTable",
     "__version__",
     "compare",
     "evaluate",
     "experiment",
+    "inspect",
     "load",
     "open_run",
     "predict",
@@ -46,9 +50,11 @@ HOMES = {
     "Model": "mixseg.inference.model",
     "Native": "mixseg.data.scan",
     "Run": "mixseg.report.run",
+    "ScanTable": "mixseg.datasets.layouts.table",
     "compare": "mixseg.report.api",
     "evaluate": "mixseg.report.api",
     "experiment": "mixseg.report.api",
+    "inspect": "mixseg.datasets",
     "load": "mixseg.inference.model",
     "open_run": "mixseg.report.run",
     "predict": "mixseg.inference.model",

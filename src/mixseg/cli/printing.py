@@ -21,8 +21,17 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
 
 
-def print_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), *, title: str = "") -> None:
-    """A table whose columns after the first are aligned to the right if there is a head, else plain pairs."""
+def print_table(
+    rows: Iterable[Sequence[str]], head: Sequence[str] = (), *, title: str = "", numbers: bool = True
+) -> None:
+    """A table whose columns after the first are aligned to the right if there is a head, else plain pairs.
+
+    Args:
+        rows: Cells.
+        head: The names of the columns.
+        title: Above it.
+        numbers: Whether they are numbers; words are aligned to the left.
+    """
     table = Table(
         box=SIMPLE_HEAD,
         show_header=bool(head),
@@ -32,7 +41,7 @@ def print_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), *, titl
         pad_edge=False,
     )
     for number, name in enumerate(head or ("", "")):
-        table.add_column(name, justify="right" if head and number else "left", overflow="fold")
+        table.add_column(name, justify="right" if head and number and numbers else "left", overflow="fold")
     for row in rows:
         # As Text: a name such as [LV] is not markup.
         table.add_row(*(Text(cell) for cell in row))

@@ -6,6 +6,8 @@ To add a layout, write a module with ``cases`` and ``fits`` and add a row here.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError, did_you_mean
@@ -19,7 +21,7 @@ from mixseg.datasets.layouts.globs import as_flagged, check_known, names_of
 from mixseg.datasets.layouts.nnunet_json import NAME
 from mixseg.datasets.layouts.table import ScanTable, of_cases
 
-__all__ = ["DATASETS", "Dataset", "check", "contents", "load", "load_images", "read_table", "recognise"]
+__all__ = ["DATASETS", "Dataset", "check", "contents", "inspect", "load", "load_images", "read_table", "recognise"]
 
 
 def _is_phantom(root: Path) -> bool:
@@ -91,6 +93,31 @@ def load(root: Path, name: str | None = None, flags: LabelFlags | None = None, s
         say(sentence)
     found.check_sure()
     return unique(found.cases, root)
+
+
+def inspect(
+    folder: Path | str,
+    *,
+    dataset: str | None = None,
+    full: Iterable[str] = (),
+    scribbles: Iterable[str] = (),
+    flags: LabelFlags | None = None,
+) -> ScanTable:
+    """What is understood of a folder of scans, as ``mixseg inspect`` shows it: to look at, and to train on.
+
+    Args:
+        folder: Scans in any layout, or just as they lie there.
+        dataset: The layout; recognised if not given.
+        full: Globs of scans or label files that are finished masks.
+        scribbles: Globs of scans or label files that are strokes.
+        flags: What label ids mean, where that is not clear.
+
+    Raises:
+        MixsegError: There is nothing that can be read.
+    """
+    said = flags or LabelFlags()
+    said = replace(said, full=(*said.full, *full), scribbles=(*said.scribbles, *scribbles))
+    return read_table(Path(folder), dataset, said)
 
 
 def read_table(root: Path, name: str | None = None, flags: LabelFlags | None = None) -> ScanTable:

@@ -41,6 +41,14 @@ def inspection_page(inspection: Inspection) -> str:
     """The page, as one self-contained string."""
     lines = inspection.summary()
     sections = [("At a glance", joined([table(lines), bullets(inspection.meanings)]))]
+    if inspection.questions:
+        asked = paragraph(
+            "A training would ask about these. Say it with --full GLOB or --scribbles GLOB, or in mixseg.json, which "
+            "mixseg inspect FOLDER --write begins."
+        )
+        sections.append(("Finished masks or strokes?", joined([asked, bullets(inspection.questions)])))
+    if rows := inspection.understood():
+        sections.append(("What was understood", table(rows[1:], rows[0])))
     if inspection.problems:
         sections.append(("Bad files", bullets(inspection.problems)))
     if inspection.oddities:

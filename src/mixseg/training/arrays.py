@@ -16,6 +16,7 @@ from mixseg.core.types import IGNORE, Device
 from mixseg.data.prepare.build import build, digest, existing, key_of
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.scan import Native
+from mixseg.datasets.layouts.table import ScanTable
 from mixseg.datasets.split import Split
 from mixseg.inference.model import Model, as_path
 from mixseg.runs.config import Config, flat
@@ -28,9 +29,9 @@ from mixseg.training.train import train_run
 
 @torch_as_it_was()
 def train(
-    scans: Iterable[Native],
+    scans: Iterable[Native] | ScanTable | Path | str,
     *,
-    classes: Iterable[str],
+    classes: Iterable[str] | None = None,
     out: Path | str,
     val: Iterable[Native] = (),
     test: Iterable[Native] = (),
@@ -40,8 +41,9 @@ def train(
     """A model trained on ``scans``; called again, it goes on where it stopped, or returns what is finished.
 
     Args:
-        scans: With full masks, partial labels or none: at least one with a full mask.
-        classes: Names by class index, the background first.
+        scans: With full masks, partial labels or none: at least one with a full mask. Or a folder of scans, or what
+            ``mixseg.inspect`` understood of one.
+        classes: Names by class index, the background first; a folder has its own.
         out: The run folder; the prepared arrays lie beside it.
         val: Scans with full masks, to choose the best checkpoint with.
         test: Scans with full masks, scored once the training is over.
@@ -50,15 +52,41 @@ def train(
             given is planned from the scans and the memory, as ``mixseg train`` does.
     """
     settings = flat(settings)
+    if isinstance(scans, ScanTable | Path | str):
+        return _train_folder(
+            scans, as_path(out, "out"), settings, device, {"classes": classes, "val": val, "test": test}
+        )
     scans, val, test = _listed(scans, "scans"), _listed(val, "val"), _listed(test, "test")
     if not scans:
         raise MixsegError("There is no scan to train on: give at least one with a full mask.", "no-scans")
-    classes = _class_names(classes)
+    classes = _class_names(classes or ())
     run, source = RunFolder(as_path(out, "out")), Arrays(scans, val, test, classes)
     hardware = Hardware(device)
     found = assemble(source, settings, run, hardware=hardware, test=bool(test))
     train_run(run, found.config, found.data, hardware=hardware, test=bool(test))
     return Model(run.path, device=device)
+
+
+def _train_folder(
+    scans: ScanTable | Path | str, out: Path, settings: Mapping[str, Any], device: Device, others: Mapping[str, object]
+) -> Model:
+    """The same for files, as ``mixseg train`` does; ``others`` are arguments that a folder has no use for."""
+    from mixseg.training.folder import train_folder  # here, as it reads image files
+
+    if given := next((name for name, value in others.items() if value not in (None, ())), ""):
+        raise MixsegError(
+            f"The scans of a folder have names and a split of their own: leave {given} out (split=FILE names a split).",
+            "setting-not-applicable",
+            key=given,
+        )
+    if isinstance(scans, ScanTable):
+        scans.check_sure()
+        train_folder(
+            scans.folder, out, settings=settings, dataset=scans.layout, cases=scans.cases, hardware=Hardware(device)
+        )
+    else:
+        train_folder(Path(scans), out, settings=settings, hardware=Hardware(device))
+    return Model(out, device=device)
 
 
 class Arrays:

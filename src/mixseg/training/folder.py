@@ -120,6 +120,7 @@ def train_folder(
     flags: LabelFlags | None = None,
     hardware: Hardware | None = None,
     test: bool = False,
+    cases: Sequence[Case] | None = None,
 ) -> RunFolder:
     """Train on the scans of ``folder`` and leave a finished run in ``out``, predictions as files included.
 
@@ -132,10 +133,11 @@ def train_folder(
         flags: What label ids mean, where that is not clear.
         hardware: Where to compute.
         test: Score the test scans too.
+        cases: What the folder holds, if it was read before.
     """
     phases, hardware, run = Phases(), hardware or Hardware(), RunFolder(out)
     run.check_not_foreign()  # before the scans are looked at
-    source = ScanFolder(folder, dataset, flags)
+    source = ScanFolder(folder, dataset, flags, cases)
     found = assemble(source, settings or {}, run, hardware=hardware, test=test)
     with on_rank_zero_only(hardware):
         say(who_trains(found.data, found.split, source.cases))

@@ -6,10 +6,11 @@ Whoever shows, asks or writes something about a folder before training reads thi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Case
@@ -85,6 +86,20 @@ class ScanRow:
             return "bad"
         return UNSURE if self.unsure else self.case.kind
 
+    def described(self, root: Path) -> dict[str, Any]:
+        """The row for a program; files as they are called below ``root``."""
+        return {
+            "scan": self.id,
+            "patient": self.case.patient,
+            "images": [_below(path, root) for path in self.images],
+            "labels": [_below(path, root) for path in self.labels],
+            "kind": self.kind,
+            "structures": {name: asdict(reading) for name, reading in self.structures.items()},
+            "background": self.background,
+            "why": self.why,
+            "problem": self.problem,
+        }
+
 
 @dataclass(frozen=True)
 class Unplaced:
@@ -136,6 +151,27 @@ class ScanTable:
         """A sentence per scan that cannot be used, and per file that was not understood."""
         return [row.problem for row in self.rows if row.problem] + [each.sentence for each in self.unplaced]
 
+    @property
+    def described(self) -> list[dict[str, Any]]:
+        """The rows for a program, and the files that were not understood."""
+        strange = [{"file": _below(each.file, self.folder), "problem": each.sentence} for each in self.unplaced]
+        return [*(row.described(self.folder) for row in self.rows), *strange]
+
+    def to_frame(self) -> Any:  # noqa: ANN401 - pandas need not be there
+        """A DataFrame with a row a scan and the state of each class, if pandas is installed; else a list of dicts."""
+        rows = []
+        for row in self.rows:
+            states = {name: row.structures[name] for name in self.classes[1:] if name in row.structures}
+            described = {key: value for key, value in row.described(self.folder).items() if key != "structures"}
+            files = {key: ", ".join(described[key]) for key in ("images", "labels")}
+            classes = {name: f"{reading.state}{'' if reading.sure else '?'}" for name, reading in states.items()}
+            rows.append({**described, **files, **dict.fromkeys(self.classes[1:], ""), **classes})
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            return rows
+        return pandas.DataFrame(rows)
+
     def check_sure(self) -> None:
         """Nothing, if the meaning of all labels is known.
 
@@ -166,6 +202,11 @@ def of_cases(folder: Path, layout: str, cases: Sequence[Case], meanings: Sequenc
     rows = tuple(ScanRow(case, why=f"the layout {layout}") for case in cases)
     classes = cases[0].classes if cases else ()
     return ScanTable(folder, layout, classes, rows, meanings=tuple(meanings))
+
+
+def _below(path: Path, root: Path) -> str:
+    """A file as it is called below ``root``, if it lies there."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def _glob(row: ScanRow) -> str:

@@ -12,8 +12,9 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.progress import Progress
 from mixseg.core.types import Case
 from mixseg.core.workers import cores
-from mixseg.datasets import load, recognise
+from mixseg.datasets import read_table
 from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.layouts.table import ScanTable
 from mixseg.datasets.split import read_whole_split, split_beside, unnamed
 from mixseg.report.inspection import tables
 from mixseg.report.inspection.oddities import oddities
@@ -31,26 +32,46 @@ class Inspection:
     """What a folder holds.
 
     Attributes:
-        folder: Where the scans lie.
-        layout: A row of ``DATASETS``.
-        meanings: What the label ids were found to mean, and why: a sentence per folder of label maps.
-        looks: One per scan, in the order of the dataset.
+        table: What was understood of it, a row a scan.
+        scans: What the files of each scan hold that can be used, in the order of the table.
     """
 
-    folder: Path
-    layout: str
-    meanings: tuple[str, ...]
+    table: ScanTable
     scans: tuple[ScanReport, ...]
 
     @property
+    def folder(self) -> Path:
+        """Where the scans lie."""
+        return self.table.folder
+
+    @property
+    def layout(self) -> str:
+        """A row of ``DATASETS``."""
+        return self.table.layout
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What the label ids were found to mean, and why: a sentence per folder of label maps."""
+        return self.table.meanings
+
+    @property
     def cases(self) -> list[Case]:
-        """The scans."""
+        """The scans that can be used."""
         return [one.case for one in self.scans]
 
     @property
     def problems(self) -> list[str]:
         """A sentence per bad file."""
-        return [sentence for one in self.scans for sentence in one.problems]
+        return [*self.table.problems, *(sentence for one in self.scans for sentence in one.problems)]
+
+    @property
+    def questions(self) -> list[str]:
+        """What somebody has to say before a training: whether labels are finished, a sentence per structure."""
+        return [
+            f"{row.id}: {name} seems {reading.state} ({reading.why})"
+            for row in self.table.unsure
+            for name, reading in row.unsure.items()
+        ]
 
     @cached_property
     def oddities(self) -> list[str]:
@@ -70,7 +91,11 @@ class Inspection:
 
     def summary(self) -> list[Row]:
         """(what, answer) lines about the whole folder."""
-        return tables.summary(self.layout, self.scans)
+        return tables.summary(self.table, self.scans, len(self.problems))
+
+    def understood(self) -> list[Row]:
+        """A line per scan with its files, how they were drawn and why that is thought; nothing where all is fixed."""
+        return tables.understood(self.table)
 
     def class_table(self) -> list[Row]:
         """How often each class occurs, the head first: in how many scans, and its share of the labelled voxels."""
@@ -92,9 +117,8 @@ def inspect(
         flags: What the user says about label ids.
         previews: How many scans to keep a slice of.
     """
-    meanings: list[str] = []
-    layout = dataset or recognise(folder)
-    cases = load(folder, layout, flags, meanings.append)
+    table = read_table(folder, dataset, flags)
+    cases = table.cases
     shown = set(sample(cases, previews))
     scans: dict[int, ScanReport] = {}
     # Decompressing, most of the work, runs outside the interpreter lock: threads are enough.
@@ -107,7 +131,7 @@ def inspect(
                 bar.step(cases[jobs[job]].id)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    return Inspection(folder, layout, tuple(meanings), tuple(scans[index] for index in range(len(cases))))
+    return Inspection(table, tuple(scans[index] for index in range(len(cases))))
 
 
 def sample(cases: Sequence[Case], count: int) -> list[int]:

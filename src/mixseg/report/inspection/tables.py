@@ -5,28 +5,65 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from mixseg.core.errors import listed
 from mixseg.core.types import Case
+from mixseg.datasets.layouts.table import ScanRow, ScanTable
 from mixseg.report.inspection.scan import LabelMap, ScanReport
 
 Row = tuple[str, ...]
 
 
-def summary(layout: str, scans: Sequence[ScanReport]) -> list[Row]:
+MOST = 60
+"""From so many scans on, the table names those without labels in a line."""
+
+
+def summary(table: ScanTable, scans: Sequence[ScanReport], problems: int) -> list[Row]:
     """(what, answer) lines about a whole folder."""
     cases = [one.case for one in scans]
+    unsure = {row.id for row in table.unsure}
     patients = len({case.patient for case in cases})
     channels = sorted({len(case.image) for case in cases})
     splits = Counter(case.split for case in cases if case.split)
     lines = [
-        ("layout", layout),
+        ("layout", table.layout),
         ("scans", f"{len(cases)} of {patients} patient{'s' * (patients != 1)}"),
-        *supervision(cases),
+        *supervision([case for case in cases if case.id not in unsure]),
+        ("finished or strokes?", f"{len(unsure)} {_scans(len(unsure))} unclear") if unsure else None,
         ("channels", ", ".join(map(str, channels))) if channels != [1] else None,
         ("folders say", ", ".join(f"{part}: {count}" for part, count in splits.items())) if splits else None,
         *_geometry(scans),
-        ("bad files", str(sum(len(one.problems) for one in scans))),
+        ("overlaps", f"a voxel of several is {' before '.join(table.priority)}") if table.priority else None,
+        ("bad files", str(problems)),
     ]
     return [line for line in lines if line]
+
+
+def _scans(count: int) -> str:
+    return "scan is" if count == 1 else "scans are"
+
+
+def understood(table: ScanTable) -> list[Row]:
+    """A line per scan with its files, how they were drawn and why that is thought, the head first."""
+    if not any(row.structures for row in table.rows) and not table.unplaced:
+        return []
+    head = ("scan", "image", "labels", "kind", "structures", "why")
+    rows = [row for row in table.rows if len(table.rows) < MOST or row.labels or row.problem]
+    lines = [_understood(row) for row in rows]
+    if len(rows) < len(table.rows):
+        lines.append((f"{len(table.rows) - len(rows)} more", "", "", "unlabeled", "", "no labels"))
+    strange = [("", each.file.name, "", "not read", "", each.sentence) for each in table.unplaced]
+    return [head, *lines, *strange]
+
+
+def _understood(row: ScanRow) -> Row:
+    files = (listed([path.name for path in paths]) for paths in (row.images, row.labels))
+    states: dict[str, list[str]] = {}
+    for name, reading in row.structures.items():
+        states.setdefault(reading.state + ("" if reading.sure else "?"), []).append(name)
+    said = "; ".join(f"{', '.join(names)} {state}" for state, names in states.items()) if row.labels else ""
+    telling = sorted(row.structures.items(), key=lambda pair: (pair[1].sure, pair[1].state != "strokes"))
+    grounds = [f"{name}: {reading.why}" for name, reading in telling[:1] if reading.why and row.labels]
+    return row.id, *files, row.kind, said, row.problem or next(iter(grounds), row.why)
 
 
 def _geometry(scans: Sequence[ScanReport]) -> list[Row]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -35,6 +36,8 @@ class Entry:
         structures: How each was annotated.
         background: The id of the background in a label map whose 0 is unlabeled.
         state: How far the scan is: "proposed" labels are nobody's yet.
+        patient: Whose scan it is, or "".
+        drawn: The hash of the label files of which this was said, or "".
     """
 
     images: tuple[Path, ...] = ()
@@ -42,6 +45,13 @@ class Entry:
     structures: Mapping[str, State] = field(default_factory=dict)
     background: int | None = None
     state: str = ""
+    patient: str = ""
+    drawn: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the label files are those of which ``structures`` was said: whoever went on drawing asks anew."""
+        return not self.drawn or self.drawn == hash_of(self.labels or ())
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,8 @@ def _merged(before: object, row: ScanRow, root: Path) -> dict[str, Any]:
         "structures": {name: reading.state for name, reading in row.structures.items() if reading.sure},
         "unsure": {name: f"{reading.state}? {reading.why}" for name, reading in row.unsure.items()},
         "background": row.background,
+        "patient": row.case.patient,
+        "drawn": hash_of(row.labels),
         "state": old.get("state") if old.get("state") in KEPT else state if labels else "untouched",
         "why": row.problem or row.why,
     }
@@ -184,8 +196,19 @@ def _entry(path: Path, name: str, entry: object) -> Entry:
         None if labels is None else tuple(_inside(path, each) for each in _texts(path, entry, "labels")),
         structures,
         background,
-        str(entry.get("state", "")),
+        *(str(entry.get(key) or "") for key in ("state", "patient", "drawn")),
     )
+
+
+def hash_of(files: Iterable[Path]) -> str:
+    """Of the bytes of label files; "" without any."""
+    state = hashlib.blake2b(digest_size=16)
+    files = [path for path in files if path.is_file()]
+    for path in files:
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                state.update(block)
+    return state.hexdigest() if files else ""
 
 
 def _inside(path: Path, name: str) -> Path:

@@ -158,8 +158,9 @@ def _of_ids(label: Found, scan: Scan, words: Vocabulary) -> Labelling:
     called, conflict = naming_for(label.path, words.namings)
     if conflict:
         return Labelling((label.path,), problem=conflict)
-    structure = _structure(label, scan) if len(values) < 2 and not called else ""
-    if structure and words.knows(structure):
+    structure = _structure(label, scan) if len(values) < 2 else ""
+    expected = not called or key(structure) in {key(name) for name in called.values()}
+    if structure and words.knows(structure) and (expected or names.BIDS_LABEL.search(label.path.name)):
         value = values[0] if values else 1
         return Labelling((label.path,), {value: special(structure)}, declares=True, why="the name of the file")
     why = "a text file" if called else "numbers of segments in other files" if words.numbers else "its ids"

@@ -55,8 +55,7 @@ def _scan_of(label: Found, near: Sequence[Scan], root: Path) -> tuple[Scan | Non
             return best[0], ""
     else:
         fitting = [scan for scan in near if scan.place and label.place and not differs(label, scan)]
-        nameless = not set(names.telling(label.parts)) & {part for part in parts if part.isdigit()}
-        best = fitting if nameless else []
+        best = [] if _numbers(label.parts) else fitting
         if len(best) == 1:
             return best[0], ""
     if best:
@@ -84,9 +83,13 @@ def _score(parts: Sequence[str], scan: Scan, shared: Counter[str], count: int) -
 
 def _another(parts: Sequence[str], scan: Scan) -> bool:
     """Whether the numbers in the name of a label say that it is another's."""
-    mine = [part for part in names.telling(parts) if part.isdigit()]
-    its = [part for part in scan.parts if part.isdigit()]
-    return bool(mine and its) and not set(mine) & set(its)
+    mine, its = _numbers(parts), _numbers(scan.parts)
+    return bool(mine and its) and not mine & its
+
+
+def _numbers(parts: Iterable[str]) -> set[str]:
+    """Those that may number a scan."""
+    return {part for part in names.telling(parts) if any(map(str.isdigit, part)) and part not in names.MODALITIES}
 
 
 def differs(label: Found, scan: Scan) -> str:

@@ -45,7 +45,7 @@ def understand(root: Path, flags: LabelFlags) -> ScanTable:
     maps = label_maps(labels, scans, read_namings(listing.texts), {**said.classes, **_flagged(flags)})
     maps = ordered(maps, said.priority)
     classes = _classes(maps, said)
-    states = {name: entry.structures for name, entry in said.scans.items()}
+    states = {name: entry.structures for name, entry in said.scans.items() if entry.holds}
     read = read_all(maps, classes, Said(flags, states, said.full, said.scribbles), root)
     rows = []
     for scan in scans:
@@ -68,7 +68,7 @@ def _sorted_files(
         if entry.images:
             images = tuple(by_path.get(path) or _missing(path, root) for path in entry.images)
             problem = next((image.problem for image in images if image.problem), "")
-            scans.append(Scan(name, name, images, images[0].parts, description.NAME, problem))
+            scans.append(Scan(name, entry.patient or name, images, images[0].parts, description.NAME, problem))
         if entry.labels is not None or entry.state == "proposed":
             apart.add(name)
             files = () if entry.state == "proposed" else entry.labels or ()

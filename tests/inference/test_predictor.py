@@ -32,9 +32,9 @@ def test_an_image_is_prepared_as_the_store_holds_it_from_a_file_and_from_an_arra
     ready = predictor(**settings)
     prepared = prepare([case], tmp_path / "out", ready.config.data.prepare_options, workers=1)
     entry, volume = prepared.cases[0], formats.read(case.image[0])
-    clip = ready.config.data.clip
-    array = make_scan("a", volume.array, spacing=volume.spacing, clip=clip)
-    for native in (read_image(case, clip=clip), array):
+    grey = ready.config.data.prepare_options.grey_range
+    array = make_scan("a", volume.array, spacing=volume.spacing, grey=grey)
+    for native in (read_image(case, grey=grey), array):
         scan = ready.prepare(native)
         assert np.array_equal(scan.image, prepared.image(entry))
         assert (scan.mean, scan.std, scan.full, scan.partial) == (entry.mean, entry.std, None, None)

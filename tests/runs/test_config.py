@@ -230,10 +230,11 @@ def test_what_is_known_of_a_key_stands_at_its_field():
     def where(wanted):
         return set(keys_where(wanted))
 
+    grid = {"dims", "size", "spacing", "long_side", "patch"}
     quiet = {"compile", "validate_every", "on_collapse", "tensorboard", "mlflow"}
     assert where(lambda key: not key.effect) == quiet
     assert where(lambda key: not key.fixed) == quiet | {"steps", "window", "stride", "split"}
-    assert where(lambda key: key.planned) == {"dims", "size", "spacing", "long_side", "patch", "batch"}
+    assert where(lambda key: key.planned) == grid | {"clip", "clip_by", "batch"}
     assert where(lambda key: key.dims == 2) == {"size", "long_side"}
     assert where(lambda key: key.dims == 3) == {"patch", "stride"}
     assert where(lambda key: key.flag) == {"dataset", "method", "preset", "seed", "set"}

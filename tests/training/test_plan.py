@@ -17,6 +17,7 @@ from mixseg import networks
 from mixseg.cli import main
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Batch, Case, Part, Source
+from mixseg.data.intensity import MIN_MAX
 from mixseg.data.prepare.files import PrepareOptions, prepare, read_header
 from mixseg.data.resample import restore_cropped, to_source
 from mixseg.data.scan import Scan
@@ -380,7 +381,7 @@ def test_known_shapes_come_back_from_any_grid_without_a_shift(tmp_path, size, sp
         formats.write(source, mask.astype(np.uint8), affine=affine)
         case = Case(name, name, (Source((source,)),))
         predictor = Predictor(method, config, fabric, ("background", name), 1)
-        back = predictor.on_source(predictor.prepare(read_image(case, clip=None)))["top"]
+        back = predictor.on_source(predictor.prepare(read_image(case, grey=MIN_MAX)))["top"]
         formats.write(tmp_path / "back.nii.gz", back, like=case.image[0])
         there, here = formats.read(tmp_path / "back.nii.gz"), formats.read(source)
         np.testing.assert_array_equal(there.affine, here.affine)
@@ -406,7 +407,7 @@ def test_volumes_without_a_voxel_size_are_not_resampled_to_one(tmp_path):
     config = make_config(method="lower-bound", preset="quick", spacing=(1.0, 1.0))
     predictor = Predictor(Bright().eval(), config, make_fabric(Hardware("cpu"), "fp32"), ("background", "a"), 1)
     with pytest.raises(MixsegError, match=r"a\.png holds no voxel size"):
-        predictor.prepare(read_image(case, clip=None))
+        predictor.prepare(read_image(case, grey=MIN_MAX))
 
 
 def test_looks_during_training_and_scores_after_it_count_what_a_crop_cut_off():

@@ -76,7 +76,7 @@ class Completion:
         if before is not None:
             corrected = before.changed | _corrected_before(target, before.labels.shape)
             drawn = drawn.with_corrections(before.labels, corrected)
-        native = read_image(case, clip=predictor.config.data.clip)
+        native = read_image(case, grey=predictor.config.data.prepare_options.grey_range)
         scan = predictor.prepare(native)
         unit = "slices" if predictor.config.data.dims == 2 else "windows"
         wanted = [predictor.answer, *(name for name in branches(predictor.method.outputs) if name != predictor.answer)]

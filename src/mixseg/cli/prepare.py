@@ -32,6 +32,7 @@ def prepare(
     partial: str = "drawn",
     seed: int = 0,
     clip: tuple[float, float] | None = None,
+    clip_by: Literal["percentiles", "values", "outliers"] | None = None,
     dataset: Layout = None,
     labels: Labels = AS_FOUND,
     workers: int | None = None,
@@ -61,7 +62,8 @@ def prepare(
         target: Classes to segment; the others become background. All if not given.
         partial: Where partial labels come from: drawn, none, or a generator's name (see simulate).
         seed: For generators that draw at random.
-        clip: Percentiles of a volume that become black and white; minimum and maximum if not given.
+        clip: Intensities that become black and white; minimum and maximum if not given.
+        clip_by: What clip counts in: percentiles if not given, values such as HU, or outliers (see prepared-data.md).
         dataset: The layout; recognised if not given.
         labels: What the ids of label maps mean.
         workers: Processes; one per core if not given.
@@ -76,15 +78,12 @@ def prepare(
         _check_options_of_archive(
             {**named, "target": target or None, "partial": None if partial == "drawn" else partial}
         )
-    for_slices = first_given({key: named[key] for key in ("size", "long_side")})
-    if dims == 3 and for_slices:
-        raise UsageError(
-            f"{for_slices} is for slices: leave it out, or give --dims 2.", "flag-not-applicable", flag=for_slices
-        )
-    grid = {key: value for key, value in named.items() if value is not None}
+    if dims == 3:
+        _check_not_for_slices({key: named[key] for key in ("size", "long_side")})
+    grid = {key: value for key, value in {**named, "clip": clip, "clip_by": clip_by}.items() if value is not None}
     chosen = [] if packed else _chosen(load(folder, dataset, labels, say), cases)
     grid = _planned(chosen, grid) if plan else grid
-    options = PrepareOptions(**grid, target=target or None, partial=partial, seed=seed, clip=clip)
+    options = PrepareOptions(**grid, target=target or None, partial=partial, seed=seed)
     _write(chosen or folder, out, options, pack=pack, workers=workers)
 
 
@@ -104,6 +103,12 @@ def _check_flags_fit(folder: Path, *, pack: bool, cases: tuple[str, ...], plan: 
             "flag-not-applicable",
             flag="--plan",
         )
+
+
+def _check_not_for_slices(options: dict[str, Any]) -> None:
+    """Nothing, or one sentence about an option that volumes have no use for."""
+    if flag := first_given(options):
+        raise UsageError(f"{flag} is for slices: leave it out, or give --dims 2.", "flag-not-applicable", flag=flag)
 
 
 def _check_options_of_archive(options: dict[str, Any]) -> None:
@@ -139,11 +144,11 @@ def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack
 
 def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
     """``given`` with what a plan for training on ``cases`` adds, which is printed."""
-    from mixseg.data.prepare.files import read_header
+    from mixseg.data.prepare.files import read_header, some_images
     from mixseg.runs.device import Hardware
     from mixseg.training.plan.settings import plan_for
 
-    plan = plan_for([read_header(case) for case in cases], given, Hardware())
+    plan = plan_for([read_header(case) for case in cases], given, Hardware(), lambda: some_images(cases))
     say(plan.told())
     return {**{key: value for key, value in plan.settings.items() if key not in ("patch", "batch")}, **given}
 

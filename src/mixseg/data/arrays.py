@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Bytes, Labels
-from mixseg.data.intensity import to_8_bits
+from mixseg.data.intensity import MIN_MAX, GreyRange, to_8_bits
 from mixseg.data.scan import Header, Native
 
 
@@ -51,10 +51,10 @@ def make_scan(
     partial: ArrayLike | None = None,
     *,
     spacing: tuple[float, float, float] | None = None,
-    clip: tuple[float, float] | None = None,
+    grey: GreyRange = MIN_MAX,
 ) -> Native:
-    """A scan whose grey values end at the percentiles of ``clip``, as those of a run on files may."""
-    channels = [to_8_bits(channel, clip) for channel in _channels(image, name)]
+    """A scan whose grey values end where ``grey`` says, as those of a run on files may."""
+    channels = [to_8_bits(channel, *grey) for channel in _channels(image, name)]
     images, low, high = zip(*channels, strict=True)
     shape = images[0].shape
     labels = [_labels(given, shape, f"{name}: {what}") for given, what in ((full, "full"), (partial, "partial"))]

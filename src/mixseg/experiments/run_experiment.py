@@ -10,6 +10,7 @@ from typing import Any
 
 from mixseg.core.errors import MixsegError, UsageError, known
 from mixseg.core.types import Device
+from mixseg.data.prepare.files import some_images
 from mixseg.data.prepare.store import Prepared
 from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.split import Split
@@ -30,7 +31,8 @@ from mixseg.runs.presets import PRESETS
 from mixseg.training.assemble import seen_by
 from mixseg.training.checks import check_before_reading
 from mixseg.training.folder import ScanFolder
-from mixseg.training.plan.settings import PLANNED, plan_for
+from mixseg.training.plan.intensities import choose_intensities
+from mixseg.training.plan.settings import PLANNED, PUBLISHED, plan_for
 
 Show = Callable[[Status], None]
 
@@ -131,12 +133,15 @@ def _measure(
 
 def _on_one_grid(scans: Scans, source: ScanFolder, request: Request, resources: Resources) -> Scans:
     """For a preset that plans its grid from the scans and the memory: the same grid for all runs, wherever they are."""
-    preset = request.preset_for(scans.dataset)
-    if preset != PLANNED:
+    preset, images = request.preset_for(scans.dataset), lambda: some_images(source.cases)
+    if preset == PUBLISHED:
         return scans
+    if preset != PLANNED:
+        grey, _ = choose_intensities(images, {**scans.settings, **request.settings})
+        return replace(scans, settings={**scans.settings, **grey})
     common = {**scans.settings, **strong_grid(scans.dataset, request.settings)}
     told = {"preset": preset, "dataset": scans.layout, **common, **request.settings}
-    plan = plan_for(source.headers, told, Hardware(resources.device))
+    plan = plan_for(source.headers, told, Hardware(resources.device), images)
     grid = {key: value for key, value in plan.settings.items() if key != "batch"}  # which is a method's own
     return replace(scans, settings={**common, **grid})
 

@@ -94,6 +94,7 @@ def description(exported: Exported, *, multiple: int) -> dict[str, Any]:
         "size": data.size if data.dims == 2 else None,
         "long_side": data.long_side if data.dims == 2 else None,
         "clip": data.clip,
+        "clip_by": data.clip_by,
         "intensity": data.intensity,
         "patch": None if windows is None else windows.patch,
         "starts_every": None if windows is None else windows.stride,

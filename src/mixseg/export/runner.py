@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -76,8 +77,30 @@ def run(session: Session, rows: Array) -> Array:
 def to_8_bits(image: Array, about: dict[str, Any]) -> Array:
     """Grey values from 0 to 255, from what the metadata calls black and white."""
     values = image.astype(np.float64)
-    low, high = (values.min(), values.max()) if about["clip"] is None else np.percentile(values, about["clip"])
+    low, high = ends(values, about["clip"], about.get("clip_by", "percentiles"))
     return np.rint(((values - low) * (255 / (high - low or 1))).clip(0, 255))
+
+
+def ends(values: Array, clip: Sequence[float] | None, by: str) -> Sequence[float]:
+    """The values that become black and white: "outliers" is minimum and maximum unless a few voxels take these up."""
+    if by == "values" and clip:
+        return clip
+    if by == "percentiles" and clip:
+        low, high = np.percentile(values, clip)
+        return low, high
+    whole = (values.min(), values.max())
+    if by != "outliers":
+        return whole
+    step = max(1, math.ceil((values.size / 2**20) ** (1 / values.ndim)))
+    some = values[(slice(None, None, step),) * values.ndim].ravel()
+    solid = some[some > -900]
+    is_ct = len(solid) < len(some) and ((solid > -200) & (solid < 300)).sum() >= 0.2 * max(1, len(solid))
+    body = solid[solid < 2000] if is_ct else some[some != whole[0]]
+    low, high = np.percentile(body if len(body) else some, (0.5, 99.5))
+    if low == high or whole[1] - whole[0] <= 10 * (high - low):
+        return whole
+    low, high = np.percentile(body, clip or (0.5, 99.5))
+    return low, high
 
 
 def resampled(own: Sequence[int], spacing: Sequence[float], about: dict[str, Any]) -> tuple[int, ...]:

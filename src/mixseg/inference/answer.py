@@ -15,6 +15,7 @@ from mixseg.core.messages import result
 from mixseg.core.progress import Progress
 from mixseg.core.types import ENTROPY, PROBABILITY, Case
 from mixseg.data.input_check import Ranges, remarks
+from mixseg.data.intensity import GreyRange
 from mixseg.data.prepare.files import check_geometry, read_header, read_native
 from mixseg.data.scan import Native, Scan
 from mixseg.datasets import formats
@@ -65,7 +66,7 @@ class Job:
             MixsegError: The image cannot be read, or has other channels.
         """
         predictor, case = self.predictor, target.case
-        scan = predictor.prepare(read_image(case, clip=predictor.config.data.clip))
+        scan = predictor.prepare(read_image(case, grey=predictor.config.data.prepare_options.grey_range))
         plan = predictor.memory_plan(scan, outputs=1, probabilities=self.probabilities or self.entropy)
         warnings = (*scan.placed.remarks(), *remarks(scan, self.trained_on))
         for sentence in (*warnings, *([plan] if plan != self.plan else [])):
@@ -129,12 +130,12 @@ class Answer(NamedTuple):
         return files
 
 
-def read_image(case: Case, *, clip: tuple[float, float] | None) -> Native:
+def read_image(case: Case, *, grey: GreyRange) -> Native:
     """The image of a case in 8 bits, without any labels."""
     case = replace(case, full=None, partial=None)
     header = read_header(case)
     check_geometry(case, header)
-    return read_native(case, header, clip=clip)
+    return read_native(case, header, grey=grey)
 
 
 def show_progress(bar: Progress, name: str, unit: str, done: int, count: int) -> None:

@@ -93,7 +93,9 @@ class Model:
                 "voxel-size-unknown",
                 folder=self.run,
             )
-        return self.predictor.prepare(make_scan("the image", image, spacing=spacing, clip=self.config.data.clip))
+        return self.predictor.prepare(
+            make_scan("the image", image, spacing=spacing, grey=self.config.data.prepare_options.grey_range)
+        )
 
 
 def as_path(given: str | PathLike[str], what: str) -> Path:

@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 from mixseg.core.errors import MixsegError, did_you_mean, known
 from mixseg.core.text_files import read_json
 from mixseg.core.types import renamed
-from mixseg.data.prepare.options import check_spacing
+from mixseg.data.intensity import GreyRange
+from mixseg.data.prepare.options import check_clip, check_spacing
 from mixseg.methods import METHODS, terms_of
 from mixseg.methods.losses import divergence
 from mixseg.networks import NETWORKS
@@ -325,6 +326,7 @@ def _check(config: Config, where: str) -> None:
                 where=where,
             )
     check_spacing(config.data.dims, config.data.spacing, config.data.long_side)
+    check_clip(GreyRange(config.data.clip, config.data.clip_by))
     for key in ("patch", "stride"):
         if min(config.value(key) or (1,)) < 1:
             raise MixsegError(

@@ -100,7 +100,9 @@ class DataConfig:
             then cropped or padded as with ``spacing``.
         spacing: Voxel size in mm that scans are resampled to, 2 numbers in 2D and 3 in 3D; slices are then cropped or
             padded to ``size`` round their centre. None: slices are stretched to ``size``, volumes kept as they are.
-        clip: Percentiles of a volume, such as [1, 99], that become black and white; None is minimum and maximum.
+        clip: Intensities that become black and white, such as [1, 99]; None is minimum and maximum.
+        clip_by: What clip counts in: "percentiles" of a volume, or "values", such as HU. "outliers" is minimum and
+            maximum, unless a few voxels take up the range: then percentiles of the body.
         patch: Size of the patches in 3D.
         intensity: What the network is fed: "unit" (0 to 1) or "zscore".
     """
@@ -119,7 +121,8 @@ class DataConfig:
     size: tuple[int, int] = option((256, 256), inherited="always", planned=True, dims=2)
     long_side: int | None = option(None, inherited="always", planned=True, dims=2)
     spacing: tuple[float, ...] | None = option(None, inherited="always", planned=True)
-    clip: tuple[float, float] | None = option(None, inherited="always")
+    clip: tuple[float, float] | None = option(None, inherited="always", planned=True)
+    clip_by: Literal["percentiles", "values", "outliers"] = option("percentiles", inherited="always", planned=True)
     patch: tuple[int, int, int] = option((112, 112, 80), planned=True, dims=3)
     intensity: Literal["unit", "zscore"] = "unit"
 
@@ -134,6 +137,7 @@ class DataConfig:
             spacing=self.spacing,
             long_side=self.long_side if self.dims == 2 else None,
             clip=self.clip,
+            clip_by=self.clip_by,
         )
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 from mixseg.core.console import exit_code
 from mixseg.core.errors import MixsegError
 from mixseg.core.messages import say
+from mixseg.data.intensity import GreyRange
 from mixseg.data.prepare.archive import contents, unpack
 from mixseg.data.prepare.build import digest
 from mixseg.data.prepare.store import Prepared
@@ -69,14 +70,17 @@ class Packed:
         self.name = "" if data.is_dir() else data.stem
         self.made = Prepared(data) if data.is_dir() else None
         if self.made is not None:
-            self.headers, self.clip = [case.header for case in self.made.cases], self.made.options["clip"]
+            made = self.made.options
+            self.headers = [case.header for case in self.made.cases]
+            self.grey = GreyRange(made["clip"], made.get("clip_by", "percentiles"))
         else:
-            self.headers, _, self.clip = contents(data)
+            self.headers, _, self.grey = contents(data)
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """``settings`` with what the images were packed with: it holds for those that the run will predict, too."""
-        clip = settings.get("clip")
-        return {**settings, "clip": self.clip if clip is None else clip}
+        if settings.get("clip") is None and "clip_by" not in settings:
+            return {**settings, "clip": self.grey.clip, "clip_by": self.grey.by}
+        return dict(settings)
 
     def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
         """As it is told: plans are made where the files are."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Device
+from mixseg.data.intensity import MIN_MAX
 from mixseg.data.prepare.build import build, digest, existing, key_of
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.scan import Native
@@ -114,9 +115,9 @@ class Arrays:
     def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
         """As planned for the scans."""
         config, plan = planned(lambda: [each.header for each in self.scans], settings, run, hardware)
-        if config.data.clip is not None:
+        if config.data.prepare_options.grey_range != MIN_MAX:
             raise MixsegError(
-                "Arrays are scaled as they come: clip them before mixseg.scan, and leave the key clip out.",
+                "Arrays are scaled as they come: clip them before mixseg.scan, and leave clip and clip_by out.",
                 "setting-not-applicable",
                 key="clip",
             )

@@ -18,7 +18,7 @@ from mixseg.core.messages import say
 from mixseg.core.progress import Progress
 from mixseg.core.types import Case, Labels
 from mixseg.data.prepare.build import digest
-from mixseg.data.prepare.files import prepare, read_header
+from mixseg.data.prepare.files import prepare, read_header, some_images
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.resample import to_source
 from mixseg.data.scan import Header, Scan
@@ -98,7 +98,7 @@ class ScanFolder:
 
     def config(self, settings: Mapping[str, Any], run: RunFolder, hardware: Hardware) -> tuple[Config, Sequence[str]]:
         """As planned for the scans."""
-        return planned(lambda: self.headers, settings, run, hardware)
+        return planned(lambda: self.headers, settings, run, hardware, lambda: some_images(self.cases))
 
     def split(self, config: Config) -> Split:
         """The one that the config names, or that lies beside the scans, or one that is drawn."""

@@ -24,6 +24,7 @@ from mixseg.core.schema import checked
 from mixseg.core.text_files import parse_json
 from mixseg.core.types import IGNORE, Case
 from mixseg.core.workers import run_all
+from mixseg.data.intensity import MIN_MAX, ClipBy, GreyRange
 from mixseg.data.prepare.build import build, existing, key_of
 from mixseg.data.prepare.codec import decode_image, decode_labels, encode_image, encode_labels
 from mixseg.data.prepare.options import PrepareOptions
@@ -45,17 +46,17 @@ def pack(
     Args:
         cases: The scans to carry, with all their classes and drawn labels.
         path: The archive; replaced if it exists.
-        options: Of these only ``clip`` matters: images are carried in 8 bits.
+        options: Of these ``clip`` and ``clip_by`` matter alone: images are carried in 8 bits.
         workers: Processes; ``None`` is one per core.
     """
     from mixseg.data.prepare.files import checked, read_header  # reads image files, which unpacking never does
 
-    clip = (options or PrepareOptions()).clip
+    grey = (options or PrepareOptions()).grey_range
     headers = checked(cases, [read_header(case) for case in cases])
     check_headers(headers)
-    jobs = [(case, header, clip) for case, header in zip(cases, headers, strict=True)]
+    jobs = [(case, header, grey) for case, header in zip(cases, headers, strict=True)]
     coded = run_all(_coded, jobs, names=[case.id for case in cases], label="packing", workers=workers)
-    index: dict[str, Any] = {"format": FORMAT, "clip": clip, "cases": []}
+    index: dict[str, Any] = {"format": FORMAT, "clip": grey.clip, "clip_by": grey.by, "cases": []}
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for number, (header, (parts, low, high)) in enumerate(zip(headers, coded, strict=True)):
             index["cases"].append({**asdict(header), "low": low, "high": high})
@@ -72,21 +73,22 @@ def unpack(path: Path, out: Path, options: PrepareOptions | None = None, *, work
     Args:
         path: An archive written by ``pack``.
         out: A new or empty folder, or a prepared one to replace; one made from this archive is returned at once.
-        options: The training grid and the labels on it; ``clip`` is the archive's if it is not given.
+        options: The training grid and the labels on it; where no ``clip`` is given, it is the archive's.
         workers: Processes; ``None`` is one per core.
     """
     options = options or PrepareOptions()
-    headers, ends, clip = contents(path)
-    if options.clip is None:
-        options = replace(options, clip=clip)
-    if options.clip != clip:
+    headers, ends, grey = contents(path)
+    if options.grey_range == MIN_MAX:
+        options = replace(options, clip=grey.clip, clip_by=grey.by)
+    if options.grey_range != grey:
         raise MixsegError(
-            f"{path} was packed with clip {clip}, not {options.clip}: pack the scans again.",
+            f"{path} was packed with clip {grey.clip}, not {options.clip} (clip_by {grey.by} and {options.clip_by}): "
+            "pack the scans again.",
             "settings-differ",
             file=path,
             key="clip",
             value=options.clip,
-            expected=clip,
+            expected=grey.clip,
         )
     found = existing(out, key_of([header.fingerprint for header in headers], options))
     if found is not None:
@@ -104,12 +106,12 @@ class Contents(NamedTuple):
     Attributes:
         headers: Of the scans.
         ends: The intensities of each that became 0 and 255.
-        clip: The percentiles that these are, or None for minimum and maximum.
+        grey: What these were chosen by.
     """
 
     headers: list[Header]
     ends: list[Ends]
-    clip: tuple[float, float] | None
+    grey: GreyRange
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def contents(path: Path) -> Contents:
             f"{path} was not packed by this version of mixseg: pack the scans again.", "other-version", file=path
         )
     checked(index, _Index, path)
+    by: ClipBy = checked(index.get("clip_by", "percentiles"), ClipBy, path)
     headers: list[Header] = []
     ends: list[Ends] = []
     for entry in index["cases"]:
@@ -149,7 +152,7 @@ def contents(path: Path) -> Contents:
         check_headers(headers)
     except MixsegError as error:  # which knows the names of the scans, and not where they are from
         raise MixsegError(f"{path}: {error}", "wrong-content", **{**error.fields, "file": path}) from None
-    return Contents(headers, ends, tuples(index["clip"]))
+    return Contents(headers, ends, GreyRange(tuples(index["clip"]), by))
 
 
 def _check(header: Header, ends: Ends, path: Path) -> None:
@@ -179,12 +182,12 @@ def _check(header: Header, ends: Ends, path: Path) -> None:
 Coded = tuple[dict[str, bytes], tuple[float, ...], tuple[float, ...]]
 
 
-def _coded(job: tuple[Case, Header, tuple[float, float] | None]) -> Coded:
+def _coded(job: tuple[Case, Header, GreyRange]) -> Coded:
     """The members of the archive for one scan, and the intensities that became 0 and 255."""
     from mixseg.data.prepare.files import read_native
 
-    case, header, clip = job
-    native = read_native(case, header, clip=clip)
+    case, header, grey = job
+    native = read_native(case, header, grey=grey)
     parts = {f"image{channel}": encode_image(image) for channel, image in enumerate(native.image)}
     for name, labels in (("full", native.full), ("drawn", native.drawn)):
         if labels is not None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import check_replaceable
 from mixseg.core.types import Case, Source
-from mixseg.data.intensity import to_8_bits
+from mixseg.data.intensity import GreyRange, to_8_bits
 from mixseg.data.prepare.build import INDEX, PREPARED, build, digest, existing, key_of
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared
@@ -19,6 +20,9 @@ from mixseg.data.scan import Header, Native
 from mixseg.datasets import formats
 
 __all__ = ["PrepareOptions", "prepare"]
+
+A_FEW = 5
+"""So many images are looked at to choose the range of the grey values."""
 
 
 def prepare(
@@ -44,8 +48,16 @@ def prepare(
         return found
     check_replaceable(out, INDEX, PREPARED)  # before minutes of work, not after
     known = checked(cases, headers() if headers else [read_header(case) for case in cases])
-    loads = [partial(read_native, case, header, clip=options.clip) for case, header in zip(cases, known, strict=True)]
+    loads = [
+        partial(read_native, case, header, grey=options.grey_range) for case, header in zip(cases, known, strict=True)
+    ]
     return build(out, known, loads, options, workers=workers)
+
+
+def some_images(cases: Sequence[Case]) -> Iterator[NDArray[np.generic]]:
+    """The first channel of a few scans, from the first to the last of them."""
+    for index in sorted({*np.linspace(0, len(cases) - 1, A_FEW, dtype=int).tolist()}):
+        yield formats.read_image(cases[index].image[0]).array
 
 
 def fingerprint(case: Case) -> str:
@@ -122,9 +134,9 @@ def checked(cases: Sequence[Case], headers: Sequence[Header]) -> Sequence[Header
     return headers
 
 
-def read_native(case: Case, header: Header, *, clip: tuple[float, float] | None) -> Native:
+def read_native(case: Case, header: Header, *, grey: GreyRange) -> Native:
     """The voxels of a case, its image in 8 bits."""
-    channels = [to_8_bits(formats.read_image(source).array, clip) for source in case.image]
+    channels = [to_8_bits(formats.read_image(source).array, *grey) for source in case.image]
     images, low, high = zip(*channels, strict=True)
     full, drawn = (
         None if source is None else np.ascontiguousarray(formats.read_labels(source).array, np.uint8)

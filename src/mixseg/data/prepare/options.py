@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mixseg.core.errors import MixsegError
+from mixseg.data.intensity import CLIP_BY, ClipBy, GreyRange
 from mixseg.datasets.partial_labels import GENERATORS
 
 PARTIAL_FROM = ("drawn", "none", *GENERATORS)
@@ -29,7 +30,8 @@ class PrepareOptions:
         partial: Where partial labels come from: "drawn" (the file's), "none", or the name of a generator, which makes
             them from the full mask on the prepared grid; a scan without a full mask keeps what is drawn.
         seed: For generators that draw at random. The labels of a scan depend on this and on its id alone.
-        clip: Percentiles of the volume that become 0 and 255; ``None`` is minimum and maximum.
+        clip: Which intensities become 0 and 255; ``None`` is minimum and maximum. See ``GreyRange``, as for the next.
+        clip_by: What ``clip`` counts in: "percentiles", "values" or "outliers".
     """
 
     dims: Literal[2, 3] = 2
@@ -40,6 +42,7 @@ class PrepareOptions:
     clip: tuple[float, float] | None = None
     spacing: tuple[float, ...] | None = None
     long_side: int | None = None
+    clip_by: ClipBy = "percentiles"
 
     def __post_init__(self) -> None:
         if self.dims not in (2, 3):
@@ -79,13 +82,12 @@ class PrepareOptions:
             raise MixsegError(
                 f"seed is {self.seed}: give a whole number from 0 on.", "invalid-value", key="seed", value=self.seed
             )
-        if self.clip is not None and not 0 <= self.clip[0] < self.clip[1] <= 100:
-            raise MixsegError(
-                f"clip is {self.clip}: give a lower and an upper percentile, such as 1 99.",
-                "invalid-value",
-                key="clip",
-                value=self.clip,
-            )
+        check_clip(self.grey_range)
+
+    @property
+    def grey_range(self) -> GreyRange:
+        """Which intensities become black and white."""
+        return GreyRange(self.clip, self.clip_by)
 
     def classes(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The class names that remain of ``names``."""
@@ -101,6 +103,31 @@ class PrepareOptions:
                 name=wanted,
             )
         return (names[0], *self.target)
+
+
+def check_clip(grey: GreyRange) -> None:
+    """Nothing, or one sentence about intensities that no range ends at.
+
+    Raises:
+        MixsegError: The key clip or clip_by makes no sense.
+    """
+    if grey.by not in CLIP_BY:
+        raise MixsegError(
+            f"clip_by is {grey.by!r}: choose from {', '.join(CLIP_BY)}.", "invalid-value", key="clip_by", value=grey.by
+        )
+    least, most = (-math.inf, math.inf) if grey.by == "values" else (0, 100)
+    if grey.clip is not None and not least <= grey.clip[0] < grey.clip[1] <= most:
+        example = "value, such as -160 240" if grey.by == "values" else "percentile, such as 1 99"
+        raise MixsegError(
+            f"clip is {grey.clip}: give a lower and an upper {example}.", "invalid-value", key="clip", value=grey.clip
+        )
+    if grey.clip is None and grey.by == "values":
+        raise MixsegError(
+            "clip_by is values and clip is not given: name the two that become black and white, such as -160 240.",
+            "invalid-value",
+            key="clip",
+            value=None,
+        )
 
 
 def check_spacing(dims: int, spacing: tuple[float, ...] | None, long_side: int | None) -> None:

@@ -20,6 +20,7 @@ from mixseg.runs.config import Config, check_keys_apply, keys_where, make_config
 from mixseg.runs.device import Hardware, accelerator_of, settle_precision
 from mixseg.runs.folder import RunFolder
 from mixseg.training.plan.grid import MemoryBudget, asked_for, choose_slices, choose_volumes
+from mixseg.training.plan.intensities import Images, choose_intensities
 from mixseg.training.plan.memory import numbers_held
 from mixseg.training.pseudo_labels import inherited
 
@@ -27,6 +28,8 @@ CHOSEN = keys_where(lambda key: key.planned)
 """The config keys that a plan chooses, where they are not given."""
 PLANNED = "strong"
 """The preset that is planned; the others fix the training grid, and only 2D or 3D is chosen for them."""
+PUBLISHED = "paper"
+"""The preset whose images are as the paper has them, whatever they show."""
 NEARLY_ISOTROPIC = 3.0
 """From so many times a pixel's width on, the next slice says little about this one."""
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -49,7 +52,11 @@ class Plan:
 
 
 def planned(
-    headers: Callable[[], Sequence[Header]], settings: Mapping[str, Any], run: RunFolder, hardware: Hardware
+    headers: Callable[[], Sequence[Header]],
+    settings: Mapping[str, Any],
+    run: RunFolder,
+    hardware: Hardware,
+    images: Images = tuple,
 ) -> tuple[Config, list[str]]:
     """The config of ``run`` on scans with ``headers``, of files or arrays, and the plan's sentences.
 
@@ -64,12 +71,14 @@ def planned(
         return config, run.facts.get("plan", [])
     scans = headers()
     if settings.get("preset", PLANNED) != PLANNED:
-        config = make_config(**{"dims": choose_dims(scans)[0], **settings})
+        grey, why = ({}, []) if settings["preset"] == PUBLISHED else choose_intensities(images, settings)
+        config = make_config(**{"dims": choose_dims(scans)[0], **grey, **settings})
+        say(*why)
         check_keys_apply(given, config.data.dims)
         if told := stretched(scans, config, asked="size" in settings):
             say(told)
         return config, []
-    plan = plan_for(scans, settings, hardware)
+    plan = plan_for(scans, settings, hardware, images)
     check_keys_apply(given, plan.settings["dims"])
     say(plan.told())
     if not on_purpose and accelerator_of(hardware.device) == "cpu":
@@ -99,14 +108,18 @@ def taken_over(settings: Mapping[str, Any], run: RunFolder) -> dict[str, Any]:
     return {**{key: kept[key] for key in CHOSEN if key in kept}, **settings}
 
 
-def plan_for(headers: Sequence[Header], settings: Mapping[str, Any], hardware: Hardware) -> Plan:
+def plan_for(
+    headers: Sequence[Header], settings: Mapping[str, Any], hardware: Hardware, images: Images = tuple
+) -> Plan:
     """The plan of a run with ``settings`` on scans with ``headers``."""
     dims = settings.get("dims", choose_dims(headers)[0])
     usual = make_config(**{**settings, "dims": dims})
     given = {key: settings[key] for key in CHOSEN if key in settings}
     if "batch" in given:  # some kinds alone may be given
         given["batch"] = settings_of(usual)["batch"]
-    return make_plan(headers, given, settings_of(usual), budget_of(usual, hardware))
+    plan = make_plan(headers, given, settings_of(usual), budget_of(usual, hardware))
+    grey, why = choose_intensities(images, settings)
+    return Plan({**plan.settings, **grey}, (*plan.reasons, *why))
 
 
 def make_plan(

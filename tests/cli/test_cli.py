@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
-from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_nnunet, mask, nifti
+from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_nnunet, make_own, mask, nifti
 from mixseg import cli
 from mixseg.cli import VERBS, doctor, main, verb_of
 from mixseg.cli.doctor import Gpu, Machine, remarks
@@ -751,3 +751,18 @@ def test_a_folder_in_which_nothing_was_learnt_is_free_for_other_settings(tmp_pat
     assert "holds a run with size" in capsys.readouterr().err
     assert main([*words, *small, "--set", "weights.full=-3"]) == 4
     assert "it is 0 or a positive number" in capsys.readouterr().err
+
+
+def test_inspect_keeps_what_it_understood_beside_the_scans_and_says_it_to_programs(tmp_path, capsys, monkeypatch):
+    root = make_own(tmp_path / "scans")
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(root), "--write", "--json"]) == 0
+    *rows, whole = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["kind"] for row in rows] == ["full", "partial", "unlabeled"]
+    assert rows[1]["structures"]["liver"]["state"] == "strokes"
+    assert (whole["layout"], whole["classes"], whole["questions"]) == ("own", ["background", "liver", "lesion"], [])
+    content = json.loads((root / "mixseg.json").read_text())
+    assert content["scans"]["Patient 02 T2"]["background"] == 3
+    assert main(["inspect", str(root), "--full", "Patient 02*"]) == 0
+    assert "Patient 02 T2-label.nii.gz" in capsys.readouterr().out
+    assert main(["inspect", str(make_nnunet(tmp_path / "raw")), "--write"]) == 2

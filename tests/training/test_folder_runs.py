@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import mixseg
 import mixseg.evaluation.evaluate as evaluation
 from dataset_folders import MAKERS
 from mixseg.cli import main
@@ -24,6 +25,7 @@ from mixseg.runs.config import make_config
 from mixseg.runs.device import Hardware
 from mixseg.training import folder
 from mixseg.training.folder import find_split, train_folder
+from refusals import refused
 from scans import write_case
 
 CPU = Hardware("cpu")
@@ -319,3 +321,14 @@ def test_a_file_is_no_folder_for_a_run(copied, tmp_path):
     with pytest.raises(MixsegError, match="run is a file: choose a folder as --out"):
         train_folder(copied / "scans", tmp_path / "run", settings=SMALL, hardware=CPU)
     assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_a_folder_as_it_lies_there_is_trained_on_from_python(tmp_path):
+    root = MAKERS["own"](tmp_path / "scans")
+    settings = {**SMALL, "dims": 2, "size": [16, 16], "steps": 2}
+    model = mixseg.train(mixseg.inspect(root), out=tmp_path / "run", device="cpu", **settings)
+    assert model.classes == ("background", "liver", "lesion")
+    again = mixseg.train(str(root), out=tmp_path / "run", device="cpu", **settings)  # the same scans: it is finished
+    assert again.classes == model.classes
+    with refused("setting-not-applicable", key="classes"):
+        mixseg.train(root, classes=("background", "liver"), out=tmp_path / "other")

@@ -174,13 +174,13 @@ def _lie_together(array: NDArray[np.generic]) -> bool:
 
 def _settled(found: list[Found], root: Path) -> list[Found]:
     """The same with a role each, and a sentence about names that say "label" of what holds grey values."""
-    label_names = {each.path.name for each in found if each.role == "label"}
+    label_names = {_unnumbered(each) for each in found if each.role == "label"}
     images = [each for each in found if each.role == "image" and not each.problem]
     called = [each for each in images if names.LABEL_WORDS & set(each.parts)]
     settled = []
     for each in found:
         if each.role == "either":
-            each = replace(each, role="label" if each.path.name in label_names else "image")
+            each = replace(each, role="label" if _unnumbered(each) in label_names else "image")
         if each in called and len(called) < len(images):
             sentence = (
                 f"{each.path} is called a label and holds grey values: rename it if it is an image, or export the "
@@ -189,3 +189,8 @@ def _settled(found: list[Found], root: Path) -> list[Found]:
             each = replace(each, role="label", problem=sentence)
         settled.append(each)
     return settled
+
+
+def _unnumbered(each: Found) -> frozenset[str]:
+    """What a name has in common with those of the same file of other scans."""
+    return frozenset(part for part in each.parts if not any(map(str.isdigit, part)))

@@ -86,7 +86,11 @@ class Vocabulary:
 
 
 def label_maps(
-    found: Mapping[str, Sequence[Found]], scans: Iterable[Scan], namings: Sequence[Naming], given: Mapping[int, str]
+    found: Mapping[str, Sequence[Found]],
+    scans: Iterable[Scan],
+    namings: Sequence[Naming],
+    given: Mapping[int, str],
+    backgrounds: Mapping[str, int],
 ) -> dict[str, list[Labelling]]:
     """The label maps of each scan, by its id, every structure called alike in all of them.
 
@@ -95,6 +99,7 @@ def label_maps(
         scans: All scans.
         namings: What text files call ids.
         given: What the user calls ids, which wins.
+        backgrounds: By scan, the id of the background in its plain label maps, where the user says so.
     """
     labels = [label for of_one in found.values() for label in of_one]
     segments = _segments([label.path for label in labels])
@@ -103,11 +108,13 @@ def label_maps(
     result: dict[str, list[Labelling]] = {}
     for scan in scans:
         maps = []
+        own = {backgrounds[scan.id]: BACKGROUND} if scan.id in backgrounds else {}
+        here = replace(words, given={**given, **own})
         for label in found.get(scan.id, ()):
             if label.path in segments or label.problem:
                 maps.append(_of_segments(label, segments.get(label.path, {})))
             else:
-                maps.append(_of_ids(label, scan, words))
+                maps.append(_of_ids(label, scan, here))
         result[scan.id] = _joined(maps)
     return _called_alike(result, given.values())
 

@@ -75,5 +75,7 @@ def _with_strokes(case: Case, each: Read, *, alone: bool) -> Case:
 
 
 def _background(each: Read) -> list[int]:
-    """The ids of painted background."""
-    return [value for value, name in each.labelling.names.items() if name == BACKGROUND] if each.background else []
+    """The ids of painted background, where the file has some of its own."""
+    if not each.background or each.labelling.layers:
+        return []
+    return [value for value, name in each.labelling.names.items() if name == BACKGROUND]

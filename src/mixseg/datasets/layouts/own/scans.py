@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from mixseg.core.errors import listed
@@ -149,10 +150,11 @@ def _named(scans: Sequence[Scan], root: Path) -> list[Scan]:
     stems = [_stem(scan) for scan in scans]
     clear = len(set(stems)) == len(stems)
     places = [scan.folder.relative_to(root).parts for scan in scans]
-    tops = {own for place in places for own in _own(place)[:1]}
+    above = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*places, strict=False)))
+    tops = {own for place in places for own in _own(place[above:])[:1]}
     found = []
     for scan, stem, place in zip(scans, stems, places, strict=True):
-        own = _own(place)
+        own = _own(place[above:])
         joined = "_".join(own if alone and own else (*own, stem))
         name = stem if clear else joined
         match = names.PATIENT.search("/".join((*own, stem)))

@@ -42,9 +42,11 @@ def understand(root: Path, flags: LabelFlags) -> ScanTable:
             "no-scans",
             folder=root,
         )
-    maps = label_maps(labels, scans, read_namings(listing.texts), {**said.classes, **_flagged(flags)})
-    maps = ordered(maps, said.priority)
+    given = {**said.classes, **_flagged(flags)}
+    backgrounds = {name: entry.background for name, entry in said.scans.items() if entry.background}
+    maps = label_maps(labels, scans, read_namings(listing.texts), given, backgrounds)
     classes = _classes(maps, said)
+    maps = ordered(maps, said.priority)
     states = {name: entry.structures for name, entry in said.scans.items() if entry.holds}
     read = read_all(maps, classes, Said(flags, states, said.full, said.scribbles), root)
     rows = []

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test notebooks lint format clean
+.PHONY: demo test notebooks fuzz lint format clean
 
 demo: $(READY)
 	$(BIN)/mixseg demo --out demo
@@ -15,6 +15,12 @@ test: $(READY)
 # Three of them, on small data; `make test` executes the quickest.
 notebooks: $(READY)
 	MIXSEG_NOTEBOOKS=1 $(BIN)/python -m pytest -q tests/test_notebooks.py
+
+N ?= 10000
+SEED ?= 0
+
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz/harness.py $(N) --seed $(SEED)
 
 lint: $(READY)
 	$(BIN)/ruff check .

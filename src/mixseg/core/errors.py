@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
@@ -11,6 +12,9 @@ DONE, INTERNAL, USAGE, SOME_FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 
 an interrupt; one by SIGTERM."""
 GO_ON = "stopped; run the same command to continue"
 """What an interrupt says that has nothing better to say."""
+
+NO_LETTER = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Control characters, and what stands in Python for bytes of a name that are not UTF-8."""
 
 MANY = 20
 """Up to so many choices are all named, which are the lists of ours; scans may be hundreds."""
@@ -29,7 +33,7 @@ class MixsegError(Exception):
     exit_code = REFUSED
 
     def __init__(self, sentence: str, code: str, /, **fields: object) -> None:
-        super().__init__(sentence)
+        super().__init__(shown(sentence))
         self.code, self.fields = code, fields
 
     @property
@@ -40,6 +44,11 @@ class MixsegError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Worker processes raise errors, too: the code and the fields travel with the sentence."""
         return type(self), (str(self), self.code), {"fields": self.fields}
+
+
+def shown(text: str) -> str:
+    """``text`` for a terminal and for UTF-8: what is no letter, as names of files may hold, as Python writes it."""
+    return NO_LETTER.sub(lambda found: found[0] if found[0] == "\n" else repr(found[0])[1:-1], text)
 
 
 class UsageError(MixsegError):

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mixseg.core.errors import MixsegError
+from mixseg.core.errors import NO_LETTER, MixsegError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,8 +131,21 @@ def writing_arrays(path: Path) -> Iterator[Callable[[str, NDArray[np.generic]], 
             pool.shutdown(cancel_futures=True)  # there is nothing left to write unless something went wrong
 
 
+LONGEST_NAME = 200
+"""Bytes: a file may be called by 255, of which ours add some."""
+
+
 def check_name(what: str, name: str, where: object) -> None:
-    """Nothing, or one sentence about a name that would lead the files called after it to another folder."""
+    """Nothing, or one sentence about a name after which no file can be called, or one that lies in another folder."""
+    if NO_LETTER.search(name) or len(name.encode()) > LONGEST_NAME:
+        raise MixsegError(
+            f"The {what} {name!r} in {where} has letters that are none (a new line, or such as are not UTF-8), or more "
+            f"than {LONGEST_NAME} bytes: rename it.",
+            "unsafe-name",
+            kind=what,
+            name=name,
+            where=where,
+        )
     if not name.strip(".") or any(sign in name for sign in "/\\\0"):
         raise MixsegError(
             f"The {what} {name!r} in {where} cannot be part of a file name: rename it, without / and \\, "

@@ -124,7 +124,7 @@ def _row(path: Path, line: Mapping[str, str]) -> Row:
         scores = {metric: float(text[metric]) if text[metric] else math.nan for metric in METRICS}
     except ValueError as error:
         raise MixsegError(
-            f"{path}, case {text['case']}: {error}; write it again with `mixseg evaluate`.",
+            f"{path}, case {text['case']!r}: {error}; write it again with `mixseg evaluate`.",
             "wrong-content",
             file=path,
             case=text["case"],

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Volume
-from mixseg.datasets.formats.base import LPS_TO_RAS, META, NRRD, PICTURES, check_size, checked_axes, grey
+from mixseg.datasets.formats import metaimage
+from mixseg.datasets.formats.base import LPS_TO_RAS, META, PICTURES, check_size, checked_axes, grey
 from mixseg.datasets.formats.compressed import EXPANSION
 from mixseg.datasets.formats.geometry import Geometry
 
@@ -84,7 +85,7 @@ def write(
 ) -> None:
     """Write ``array`` with its geometry and meta data; pictures hold neither.
 
-    If ``like`` is a volume that SimpleITK reads, its origin, spacing and direction are copied without arithmetic.
+    If ``like`` is a MetaImage, its origin, spacing and direction are copied without arithmetic.
     """
     if path.suffix.lower() in PICTURES:
         if array.shape[2] != 1:
@@ -120,11 +121,11 @@ def _save(image: Any, path: Path, meta: dict[str, str]) -> None:  # noqa: ANN401
 
 
 def _put(image: Any, place: Geometry, like: Path | None) -> None:  # noqa: ANN401 - SimpleITK has no types
-    source = header(like) if like is not None and like.suffix.lower() in (*NRRD, *META) else None
-    if source is not None and source.GetDimension() == image.GetDimension():
-        image.SetSpacing(source.GetSpacing())
-        image.SetOrigin(source.GetOrigin())
-        image.SetDirection(source.GetDirection())
+    said = metaimage.place_said(like) if like is not None and like.suffix.lower() in META else None
+    if said is not None and len(said.spacing) == image.GetDimension():
+        image.SetSpacing(said.spacing)
+        image.SetOrigin(said.origin)
+        image.SetDirection(said.direction)
         return
     lps = LPS_TO_RAS @ place.affine
     image.SetSpacing(place.spacing)

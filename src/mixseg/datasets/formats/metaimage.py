@@ -100,17 +100,36 @@ def _channels(header: _Header) -> int:
     return channels
 
 
-def _geometry(header: _Header, path: Path) -> Geometry:
-    sizes, axes = _sizes(header), header.axes
-    i, j, k = checked_axes(sizes, path)
+class Place(NamedTuple):
+    """Where an image lies as its header says it, in LPS: the numbers themselves, for whoever writes them again."""
+
+    spacing: list[float]
+    origin: list[float]
+    direction: list[float]
+    """A row an axis of space, as ITK has it."""
+
+
+def place_said(path: Path) -> Place:
+    """What the header says."""
+    return _said(_header(path))
+
+
+def _said(header: _Header) -> Place:
+    axes = header.axes
     spacing = floats(header.first("ElementSpacing", "ElementSize", default="1 " * axes), axes)
     origin = floats(header.first("Offset", "Origin", "Position", default="0 " * axes), axes)
     straight = " ".join(map(str, np.eye(axes).ravel()))
     turned = floats(header.first("TransformMatrix", "Rotation", "Orientation", default=straight), axes * axes)
+    return Place(spacing, origin, np.reshape(turned, (axes, axes)).T.ravel().tolist())
+
+
+def _geometry(header: _Header, path: Path) -> Geometry:
+    i, j, k = checked_axes(_sizes(header), path)
+    said, axes = _said(header), header.axes
     lps = np.eye(4)
     used = min(axes, 3)
-    lps[:used, :used] = (np.reshape(turned, (axes, axes)).T * spacing)[:used, :used]
-    lps[:used, 3] = origin[:used]
+    lps[:used, :used] = (np.reshape(said.direction, (axes, axes)) * said.spacing)[:used, :used]
+    lps[:used, 3] = said.origin[:used]
     return Geometry((i, j, k), LPS_TO_RAS @ lps + 0.0)  # + 0.0: minus zero becomes zero
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mixseg.core.errors import MixsegError
+from mixseg.core.files import check_name
 from mixseg.core.types import Case
 from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.layouts.table import ScanTable
@@ -146,6 +147,8 @@ def unique(cases: list[Case], root: Path) -> list[Case]:
         )
     first: dict[str, Case] = {}
     for case in cases:
+        check_name("scan", case.id, root)
+        check_name("patient", case.patient, root)
         other = first.setdefault(case.id, case)
         if other is not case:
             raise MixsegError(

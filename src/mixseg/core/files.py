@@ -137,7 +137,7 @@ LONGEST_NAME = 200
 
 def check_name(what: str, name: str, where: object) -> None:
     """Nothing, or one sentence about a name after which no file can be called, or one that lies in another folder."""
-    if NO_LETTER.search(name) or len(name.encode()) > LONGEST_NAME:
+    if NO_LETTER.search(name.replace("\0", "/")) or len(name.encode()) > LONGEST_NAME:
         raise MixsegError(
             f"The {what} {name!r} in {where} has letters that are none (a new line, or such as are not UTF-8), or more "
             f"than {LONGEST_NAME} bytes: rename it.",

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, TypedDict
 
 import numpy as np
 
 from mixseg.core.errors import MixsegError
+from mixseg.core.schema import checked
 from mixseg.core.text_files import read_json
 from mixseg.core.types import Bytes, Kind, renamed
 from mixseg.data.intensity import FAINT, faint
@@ -124,10 +125,25 @@ class PreparedCase:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any], *, channels: int) -> Self:
-        """The case that ``as_json`` described, or that an earlier version did."""
-        entry = tuples(renamed(entry if "header" in entry else _with_header(entry, channels), RENAMED))
-        return cls(**{**entry, "header": Header(**entry["header"])})
+    def from_json(cls, entry: Mapping[str, Any], *, channels: int, path: Path) -> Self:
+        """The case that ``as_json``, or an earlier version, described in the file ``path``.
+
+        Raises:
+            MixsegError: If it is none.
+        """
+        try:
+            now = renamed(entry if "header" in entry else _with_header(entry, channels), RENAMED)
+            known = tuples(checked(dict(now), cls, path))
+            made = cls(**{**known, "header": Header(**known["header"])})
+            if min(*made.shape, 1 + made.offset) < 1:
+                raise ValueError(f"no voxels, or from {made.offset} on")
+        except (KeyError, TypeError, ValueError) as error:
+            raise MixsegError(
+                f"{path} describes a scan in a way that makes no sense ({error}): prepare the scans again.",
+                "wrong-content",
+                file=path,
+            ) from None
+        return made
 
 
 def _with_header(entry: Mapping[str, Any], channels: int) -> dict[str, Any]:
@@ -151,6 +167,19 @@ def tuples(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
     return tuple(tuples(item) for item in value) if isinstance(value, list) else value
 
 
+class _Options(TypedDict):
+    dims: Literal[2, 3]
+
+
+class _Index(TypedDict):
+    classes: list[str]
+    channels: int
+    cases: list[dict[str, Any]]
+    options: _Options
+    hash: str
+    content: str
+
+
 class Prepared:
     """The scans of a prepared folder. Arrays are views of the mapped files: nothing is read before it is used.
 
@@ -172,16 +201,20 @@ class Prepared:
             raise MixsegError(
                 f"{folder} is no prepared folder: make one with mixseg prepare.", "not-prepared", folder=folder
             )
-        self.index: dict[str, Any] = read_json(folder / "index.json")
-        if not isinstance(self.index, dict) or self.index.get("format") != FORMAT:
+        self.index: dict[str, Any] = read_json(folder / "index.json", dict[str, Any])
+        if self.index.get("format") != FORMAT:
             raise MixsegError(
                 f"{folder} was not prepared by this version of mixseg: prepare the scans again.",
                 "other-version",
                 folder=folder,
             )
+        checked(self.index, _Index, folder / "index.json")
         self.classes: tuple[str, ...] = tuple(self.index["classes"])
         self.channels: int = self.index["channels"]
-        self.cases = tuple(PreparedCase.from_json(entry, channels=self.channels) for entry in self.index["cases"])
+        self.cases = tuple(
+            PreparedCase.from_json(entry, channels=self.channels, path=folder / "index.json")
+            for entry in self.index["cases"]
+        )
         self.options: dict[str, Any] = tuples(self.index["options"])
         self.dims: int = self.options["dims"]
         self.hash: str = self.index["hash"]
@@ -212,7 +245,7 @@ class Prepared:
         path = path if path.exists() else path.with_name(CROPPED_BEFORE)
         try:
             every = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+        except Exception as error:  # damage can break the reader anywhere
             raise MixsegError(
                 f"{path} cannot be read ({error}): prepare the scans again.", "unreadable-file", file=path
             ) from None
@@ -287,13 +320,13 @@ def _mapped(path: Path, size: int) -> Bytes:
     try:
         # Copy on write: nobody changes the file, and torch takes the array without a copy or a warning.
         array = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # damage can break the reader anywhere
         raise MixsegError(
             f"{path} cannot be read ({error}): prepare the scans again.", "unreadable-file", file=path
         ) from None
-    if array.dtype != np.uint8 or array.shape != (size,):
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape != (size,):
         raise MixsegError(
-            f"{path} has {array.size} voxels where index.json says {size}: prepare the scans again.",
+            f"{path} has not the {size} voxels that index.json says: prepare the scans again.",
             "broken-file",
             file=path,
         )

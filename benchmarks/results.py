@@ -21,6 +21,7 @@ from mixseg.core.text_files import read_json
 from mixseg.core.types import renamed
 from mixseg.data.prepare.build import digest
 from mixseg.evaluation.metrics import METRICS
+from mixseg.evaluation.scores import UNKNOWN
 from mixseg.report.run_files import RunFiles, dsc_by_case
 from mixseg.runs.config import KEYS, Config, flat, keys_where, settings_of
 from mixseg.runs.provenance import source_hash_of
@@ -131,7 +132,7 @@ def _scans(files: RunFiles) -> dict[str, dict[str, float]]:
 def _figure(entry: Record) -> Record:
     """One entry of ``scores.summarise`` with seven digits, without the metrics that are unknown."""
     kept = {key: entry[key] for key in ("part", "checkpoint", "branch", "class", "cases", "left_out")}
-    known = {metric: entry[metric] for metric in METRICS if entry[metric]["mean"] is not None}
+    known = {metric: entry[metric] for metric in METRICS if entry.get(metric, UNKNOWN)["mean"] is not None}
     rounded = {name: {key: value and round(value, 7) for key, value in of.items()} for name, of in known.items()}
     return {**kept, **rounded}
 

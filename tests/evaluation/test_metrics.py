@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from mixseg.core.types import IGNORE
 from mixseg.evaluation import metrics
+from mixseg.evaluation.lesions import lesions
 from mixseg.evaluation.metrics import assd, case_metrics, confusion, diagonal, dice, hd95, surface, surface_distances
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
@@ -284,3 +285,88 @@ def test_a_spacing_that_does_not_fit_is_refused(spacing):
     ones = np.ones((3, 3, 3), bool)
     with pytest.raises(ValueError, match="spacing"):
         hd95(ones, ones, spacing)
+
+
+def loop_components(mask):
+    """Components by flooding from voxel to voxel, corners included."""
+    left = {tuple(map(int, voxel)) for voxel in np.argwhere(mask)}
+    found = []
+    while left:
+        flood = [left.pop()]
+        for voxel in flood:
+            for step in itertools.product((-1, 0, 1), repeat=mask.ndim):
+                neighbour = tuple(i + s for i, s in zip(voxel, step, strict=True))
+                if neighbour in left:
+                    left.remove(neighbour)
+                    flood.append(neighbour)
+        found.append(set(flood))
+    return found
+
+
+@few
+@given(masks(shape=(6, 6, 5)), st.sampled_from([0.7, 1.3, 2.0, 5.0]))
+def test_the_surface_dice_is_that_of_all_pairs_of_voxels(pair, tolerance):
+    a, b = (loop_surface(mask) for mask in pair)
+    near = [d <= tolerance * (1 + 1e-9) for d in loop_directed(a, b, SPACING) + loop_directed(b, a, SPACING)]
+    found = metrics.surface_dice(*pair, SPACING, tolerance=tolerance)
+    assert found == pytest.approx(sum(near) / len(near))
+    assert metrics.surface_dice(*pair[::-1], SPACING, tolerance=tolerance) == pytest.approx(found)
+
+
+@few
+@given(masks(shape=(5, 5, 4)))
+def test_lesions_are_those_that_flooding_finds(pair):
+    prediction, truth = pair
+    here, there = loop_components(prediction), loop_components(truth)
+    found = lesions(prediction, truth)
+    hits = sum(any(a & b for b in here) for a in there)
+    right = sum(any(a & b for b in there) for a in here)
+    assert found == (len(there), len(there) - hits, len(here), len(here) - right)
+    both = hits / len(there) + right / len(here)
+    assert found.f1 == pytest.approx(2 * hits / len(there) * right / len(here) / both if both else 0.0)
+
+
+def test_a_border_that_is_off_by_the_tolerance_is_right_and_by_more_is_wrong():
+    truth = np.zeros((20, 20), bool)
+    truth[5:15, 5:15] = True
+    moved = np.roll(truth, 2, axis=1)
+    assert metrics.surface_dice(moved, truth, (0.1, 0.1), tolerance=0.2) == 1
+    # Of 36 surface voxels of each, the 8 inner ones of the side that moved out are 2 steps away, and the corners.
+    assert metrics.surface_dice(moved, truth, (0.1, 0.1), tolerance=0.1) < 1
+    assert metrics.surface_dice(truth, truth, (0.1, 0.1), tolerance=0.001) == 1
+
+
+def test_lesions_that_touch_in_a_corner_are_one_and_a_voxel_is_enough_to_find_one():
+    truth = np.zeros((8, 8), np.uint8)
+    truth[0, 0] = truth[1, 1] = truth[5:8, 5:8] = 1
+    prediction = np.zeros_like(truth)
+    prediction[7, 7] = prediction[0, 7] = 1
+    (row,) = case_metrics(prediction, truth, classes=("background", "lesion"))
+    found = row.scores
+    assert (found.lesions, found.lesions_missed, found.lesions_false) == (2, 1, 1)
+    assert found.lesion_f1 == pytest.approx(0.5)
+
+
+def test_volumes_are_voxels_times_their_size_and_the_error_has_a_sign():
+    truth = np.zeros((10, 10, 4), np.uint8)
+    truth[:5], prediction = 1, np.zeros_like(truth)
+    prediction[:2] = 1
+    (row,) = case_metrics(prediction, truth, classes=("background", "LV"), spacing_mm=(1.5, 2.0, 8.0))
+    ml = abs(np.linalg.det(np.diag([1.5, 2.0, 8.0]))) / 1000
+    assert (row.scores.reference_ml, row.scores.volume_ml) == pytest.approx((200 * ml, 80 * ml))
+    assert row.scores.volume_error_ml == pytest.approx(-120 * ml)
+    assert row.scores.tolerance_mm == 2.0
+
+
+@pytest.mark.parametrize(("predicted", "true", "expected"), [(1, 0, 0.0), (0, 1, 0.0), (0, 0, math.nan)])
+def test_empty_masks_have_no_surface_dice_and_no_lesions(predicted, true, expected):
+    masks_ = [np.full((4, 4, 4), value, np.uint8) for value in (predicted, true)]
+    (row,) = case_metrics(*masks_, classes=("background", "LV"), spacing_mm=(1, 1, 1))
+    assert [row.scores.nsd, row.scores.lesion_f1] == pytest.approx([expected] * 2, nan_ok=True)
+
+
+def test_without_a_voxel_size_there_is_neither_a_tolerance_nor_a_volume():
+    mask = np.ones((4, 4, 4), np.uint8)
+    (row,) = case_metrics(mask, mask, classes=("background", "LV"))
+    assert all(math.isnan(value) for value in (row.scores.nsd, row.scores.tolerance_mm, row.scores.volume_ml))
+    assert row.scores.lesion_f1 == 1

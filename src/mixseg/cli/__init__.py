@@ -24,7 +24,7 @@ VERBS: dict[str, str] = {
     "self-train": "rounds of training, each from the masks that the one before proposes",
     "predict": "label maps for a folder of images",
     "complete": "label maps for the scans that are not finished, with what was drawn kept",
-    "evaluate": "DSC, HD95 and ASSD of label maps against reference masks",
+    "evaluate": "DSC, distances, surface Dice, volumes and lesions of label maps against masks",
     "export": "the model of a run as one file: for mixseg elsewhere, or for ONNX Runtime",
     "report": "one HTML page about a run, a comparison or an experiment",
     "compare": "runs side by side: intervals, paired tests over patients, effect sizes",

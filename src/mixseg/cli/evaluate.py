@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro import conf
 
 from mixseg.cli.flags import AS_FOUND, Input, Labels, Layout, Output
-from mixseg.core.errors import MixsegError
+from mixseg.core.errors import MixsegError, UsageError
 from mixseg.core.messages import result, say
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ def evaluate(
     out: Output,
     dataset: Layout = None,
     labels: Labels = AS_FOUND,
+    tolerance: Annotated[float, conf.arg(metavar="MM")] = 2.0,
 ) -> None:
-    """Score label maps against reference masks: DSC, HD95 and ASSD per scan and class, in voxels and mm.
+    """Score label maps against reference masks: DSC, HD95, ASSD, surface Dice, volumes and lesions, per scan and class.
 
     $ mixseg evaluate -i predictions --references Dataset001_Heart/labelsTs -o scores
 
@@ -37,16 +39,24 @@ def evaluate(
         out: The folder for the tables.
         dataset: The layout of a dataset of references; recognised if not given.
         labels: What the ids of the reference masks mean.
+        tolerance: Of the normalised surface Dice: by how much borders may differ without being wrong.
     """
     from mixseg.cli.printing import print_list, print_table
     from mixseg.evaluation.evaluate import evaluate as score
     from mixseg.evaluation.pairing import is_run
 
+    if not 0 < tolerance < math.inf:
+        raise UsageError(
+            f"--tolerance is {tolerance}: give a length in mm above 0.",
+            "invalid-value",
+            flag="--tolerance",
+            value=tolerance,
+        )
     if is_run(out):
         raise MixsegError(
             f"{out} is a run, whose metrics.csv would be lost: choose another -o.", "would-overwrite", folder=out
         )
-    found = score(input, _references(references, dataset, labels), flags=labels)
+    found = score(input, _references(references, dataset, labels), flags=labels, tolerance_mm=tolerance)
     head, *rows = found.table()
     print_table(rows, head)
     for row in found.rows:

@@ -22,7 +22,7 @@ from mixseg.core.workers import cores
 from mixseg.data.scan import spacing_not_meant
 from mixseg.datasets import formats
 from mixseg.datasets.labels import LabelFlags
-from mixseg.evaluation.metrics import Counts
+from mixseg.evaluation.metrics import TOLERANCE_MM, Counts
 from mixseg.evaluation.pairing import (
     Job,
     by_name,
@@ -113,6 +113,7 @@ def evaluate(
     flags: LabelFlags | None = None,
     prediction_ids: Mapping[int, int] | None = None,
     workers: int | None = None,
+    tolerance_mm: float = TOLERANCE_MM,
 ) -> Evaluation:
     """Score every prediction that has a reference.
 
@@ -124,6 +125,7 @@ def evaluate(
         prediction_ids: Id in the predictions -> class index. By default predictions of a run hold its classes, known
             by name, and others class indices, or the same ids as a folder of masks.
         workers: Threads; one per core by default, but not more than eight.
+        tolerance_mm: What borders may differ by without being wrong: of the normalised surface Dice.
     """
     predicted = predicted_classes(predictions) if prediction_ids is None else []
     if isinstance(references, Path):
@@ -145,16 +147,20 @@ def evaluate(
     masks = {job.reference.case: job.reference.mask for job in matched.jobs}
     places = [formats.read_geometry(mask) for mask in masks.values()]
     meant = not spacing_not_meant(places)
-    scored = tuple(_score_all(matched.jobs, workers, in_mm=meant))
+    scored = tuple(_score_all(matched.jobs, workers, in_mm=meant, tolerance_mm=tolerance_mm))
     return Evaluation(scored, tuple(matched.missing), tuple(matched.unmatched), truths.meaning)
 
 
-def _score_all(jobs: Sequence[Job], workers: int | None, *, in_mm: bool) -> list[tuple[Job, tuple[Row, ...]]]:
+def _score_all(
+    jobs: Sequence[Job], workers: int | None, *, in_mm: bool, tolerance_mm: float
+) -> list[tuple[Job, tuple[Row, ...]]]:
     # Decompressing and the search for neighbours run outside the interpreter lock: threads are enough.
     results: dict[int, tuple[Row, ...]] = {}
     threads = workers or min(MOST_THREADS, cores())
     with ThreadPoolExecutor(threads) as pool, Progress("evaluating", total=len(jobs)) as bar:
-        futures = {pool.submit(_score, job, in_mm=in_mm): index for index, job in enumerate(jobs)}
+        futures = {
+            pool.submit(_score, job, in_mm=in_mm, tolerance_mm=tolerance_mm): index for index, job in enumerate(jobs)
+        }
         try:
             for future in as_completed(futures):
                 index = futures[future]
@@ -165,7 +171,7 @@ def _score_all(jobs: Sequence[Job], workers: int | None, *, in_mm: bool) -> list
     return [(job, results[index]) for index, job in enumerate(jobs)]
 
 
-def _score(job: Job, *, in_mm: bool) -> tuple[Row, ...]:
+def _score(job: Job, *, in_mm: bool, tolerance_mm: float) -> tuple[Row, ...]:
     prediction, truth = formats.read_labels(job.prediction), formats.read_labels(job.reference.mask)
     if difference := formats.same_geometry(prediction, truth):
         raise MixsegError(
@@ -184,7 +190,7 @@ def _score(job: Job, *, in_mm: bool) -> tuple[Row, ...]:
         "patient": of.patient,
     }
     spacing = truth.spacing if truth.spacing_known and in_mm else None
-    rows = score_case(key, prediction.array, truth.array, of.classes, spacing)
+    rows = score_case(key, prediction.array, truth.array, of.classes, spacing, tolerance_mm)
     return tuple(row for row in rows if row.label in of.looked_for)
 
 
@@ -230,6 +236,7 @@ def _metrics(row: Row) -> Metrics:
     union = counts.tp + counts.fp + counts.fn
     scores = {"Dice": row.dsc, "IoU": counts.tp / union if union else math.nan}
     scores |= {"HD95_vox": row.hd95_vox, "HD95_mm": row.hd95_mm, "ASSD_vox": row.assd_vox, "ASSD_mm": row.assd_mm}
+    scores |= {"NSD": row.nsd, "volume_error_ml": row.volume_error_ml, "lesion_F1": row.lesion_f1}
     sizes = {"n_pred": counts.tp + counts.fp, "n_ref": counts.tp + counts.fn}
     defined = {name: None if math.isnan(value) else value for name, value in scores.items()}
     return {**defined, "TP": counts.tp, "FP": counts.fp, "FN": counts.fn, "TN": counts.tn, **sizes}

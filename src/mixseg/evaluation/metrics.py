@@ -1,4 +1,4 @@
-"""DSC, HD95 and ASSD of masks. Definitions and the policy for empty masks: ``docs/reference/metrics.md``.
+"""DSC, HD95, ASSD, surface Dice, volumes and lesions of masks: ``docs/reference/metrics.md`` defines them.
 
 Distances between surfaces are found without transforming the whole volume. Masks are boolean arrays of two or three
 axes. A volume of one slice counts as an image: along an axis of length one nothing can be inside, and every voxel would
@@ -18,6 +18,7 @@ from scipy import ndimage
 from scipy.spatial import KDTree
 
 from mixseg.core.types import IGNORE
+from mixseg.evaluation.lesions import lesions
 
 Mask = NDArray[np.bool_]
 Distances = NDArray[np.float64]
@@ -137,21 +138,53 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Scores:
-    """One class in one case. ``nan`` is undefined: the class is in neither mask, or (mm) the voxel size is unknown."""
+    """One class in one case. ``nan`` is undefined: the class is in neither mask, or (mm) the voxel size is unknown.
+
+    Attributes:
+        dsc: See ``dice``, as for the next four.
+        hd95_vox: In voxels.
+        hd95_mm: In mm.
+        assd_vox: In voxels.
+        assd_mm: In mm.
+        nsd: Normalised surface Dice at ``tolerance_mm``.
+        tolerance_mm: What the borders may differ by without being wrong.
+        volume_ml: Of the prediction, where the truth is known.
+        reference_ml: Of the truth.
+        volume_error_ml: Prediction less truth.
+        lesion_f1: Of detection: see ``lesions``.
+        lesions: Connected components of the truth.
+        lesions_missed: Of these, not found.
+        lesions_false: Components of the prediction that are nowhere true.
+    """
 
     dsc: float
     hd95_vox: float
     hd95_mm: float
     assd_vox: float
     assd_mm: float
+    nsd: float = math.nan
+    tolerance_mm: float = math.nan
+    volume_ml: float = math.nan
+    reference_ml: float = math.nan
+    volume_error_ml: float = math.nan
+    lesion_f1: float = math.nan
+    lesions: float = math.nan
+    lesions_missed: float = math.nan
+    lesions_false: float = math.nan
 
 
-METRICS: tuple[str, ...] = tuple(field.name for field in fields(Scores))
+TOLERANCE_MM = 2.0
+"""Of the surface Dice, where nobody asks for another: about what two experts differ by on many organs."""
+FIRST = ("dsc", "hd95_vox", "hd95_mm", "assd_vox", "assd_mm")
+"""The scores that every metrics.csv has; earlier versions wrote no others."""
+METRICS: tuple[str, ...] = tuple(field.name for field in fields(Scores) if field.name != "tolerance_mm")
 
 
 def bounds(metric: str) -> tuple[float, float]:
     """The smallest and the largest value that a score can have."""
-    return (0.0, 1.0) if metric == "dsc" else (0.0, math.inf)
+    if metric in ("dsc", "nsd", "lesion_f1"):
+        return 0.0, 1.0
+    return (-math.inf if metric == "volume_error_ml" else 0.0), math.inf
 
 
 class ClassScores(NamedTuple):
@@ -180,7 +213,7 @@ def hd95(prediction: Mask, truth: Mask, spacing: Sequence[float] | None = None) 
 
     One mask empty: the diagonal of the volume. Both empty: ``nan``.
     """
-    return _distances(*_masks(prediction, truth), (spacing,))[0][0]
+    return _distances(*_masks(prediction, truth), (spacing,))[0].hd95
 
 
 def assd(prediction: Mask, truth: Mask, spacing: Sequence[float] | None = None) -> float:
@@ -188,7 +221,17 @@ def assd(prediction: Mask, truth: Mask, spacing: Sequence[float] | None = None) 
 
     One mask empty: the diagonal of the volume. Both empty: ``nan``.
     """
-    return _distances(*_masks(prediction, truth), (spacing,))[0][1]
+    return _distances(*_masks(prediction, truth), (spacing,))[0].assd
+
+
+def surface_dice(
+    prediction: Mask, truth: Mask, spacing: Sequence[float] | None = None, *, tolerance: float = TOLERANCE_MM
+) -> float:
+    """The share of both surfaces that lies within ``tolerance`` of the other one; in voxels without a ``spacing``.
+
+    One mask empty: 0. Both empty: ``nan``.
+    """
+    return _distances(*_masks(prediction, truth), (spacing,), tolerance)[0].nsd
 
 
 def case_metrics(
@@ -197,6 +240,7 @@ def case_metrics(
     *,
     classes: Sequence[str],
     spacing_mm: Sequence[float] | None = None,
+    tolerance_mm: float = TOLERANCE_MM,
 ) -> list[ClassScores]:
     """The scores of every class but the background, from two maps of class indices.
 
@@ -205,6 +249,7 @@ def case_metrics(
         truth: Class indices of the same shape; voxels that are IGNORE count neither as prediction nor as truth.
         classes: Names by class index, the background first.
         spacing_mm: Voxel size along each axis; ``None`` where it is unknown, and distances in mm are ``nan`` then.
+        tolerance_mm: Of the surface Dice.
     """
     _check_shapes(prediction, truth)
     unknown = truth == IGNORE
@@ -216,16 +261,39 @@ def case_metrics(
             predicted &= ~unknown
         counts = confusion(predicted, true)
         counts = counts._replace(tn=counts.tn - ignored)
-        rows.append(ClassScores(name, _scores(predicted, true, counts, spacing_mm), counts))
+        rows.append(ClassScores(name, _scores(predicted, true, counts, spacing_mm, tolerance_mm), counts))
     return rows
 
 
-def _scores(prediction: Mask, truth: Mask, counts: Counts, spacing_mm: Sequence[float] | None) -> Scores:
+def _scores(
+    prediction: Mask, truth: Mask, counts: Counts, spacing_mm: Sequence[float] | None, tolerance_mm: float
+) -> Scores:
+    found = lesions(prediction, truth)
+    of_lesions = {
+        "lesion_f1": found.f1,
+        "lesions": float(found.true),
+        "lesions_missed": float(found.missed),
+        "lesions_false": float(found.false),
+    }
     if spacing_mm is None:
-        ((hd95_vox, assd_vox),) = _distances(prediction, truth, (None,))
-        return Scores(_dice(counts), hd95_vox, math.nan, assd_vox, math.nan)
-    (hd95_vox, assd_vox), (hd95_mm, assd_mm) = _distances(prediction, truth, (None, spacing_mm))
-    return Scores(_dice(counts), hd95_vox, hd95_mm, assd_vox, assd_mm)
+        (vox,) = _distances(prediction, truth, (None,))
+        return Scores(_dice(counts), vox.hd95, math.nan, vox.assd, math.nan, **of_lesions)
+    vox, mm = _distances(prediction, truth, (None, spacing_mm), tolerance_mm)
+    ml = math.prod(voxel_size(truth.shape, spacing_mm)) / 1000
+    volume, reference = (counts.tp + counts.fp) * ml, (counts.tp + counts.fn) * ml
+    return Scores(
+        _dice(counts),
+        vox.hd95,
+        mm.hd95,
+        vox.assd,
+        mm.assd,
+        nsd=mm.nsd,
+        tolerance_mm=tolerance_mm,
+        volume_ml=volume,
+        reference_ml=reference,
+        volume_error_ml=volume - reference,
+        **of_lesions,
+    )
 
 
 def _masks(prediction: NDArray[np.generic], truth: NDArray[np.generic]) -> tuple[Mask, Mask]:
@@ -244,14 +312,29 @@ def _dice(counts: Counts) -> float:
     return 2 * counts.tp / total if total else math.nan
 
 
-def _distances(prediction: Mask, truth: Mask, spacings: Sequence[Sequence[float] | None]) -> list[tuple[float, float]]:
-    """HD95 and ASSD, which share the costly part, in the unit of each spacing."""
+class _Surfaces(NamedTuple):
+    """What is told from the distances between two surfaces, in the unit of one spacing."""
+
+    hd95: float
+    assd: float
+    nsd: float
+
+
+def _distances(
+    prediction: Mask, truth: Mask, spacings: Sequence[Sequence[float] | None], tolerance: float = TOLERANCE_MM
+) -> list[_Surfaces]:
+    """HD95, ASSD and surface Dice, which share the costly part, in the unit of each spacing."""
     present = bool(prediction.any()), bool(truth.any())
-    if all(present):
-        pairs = surface_distances(prediction, truth, spacings)
-        return [(float(np.percentile(np.concatenate(pair), 95)), _mean_of_means(*pair)) for pair in pairs]
-    missed = [diagonal(truth.shape, spacing) if any(present) else math.nan for spacing in spacings]
-    return [(length, length) for length in missed]
+    if not all(present):
+        missed = [diagonal(truth.shape, spacing) if any(present) else math.nan for spacing in spacings]
+        return [_Surfaces(length, length, 0.0 if any(present) else math.nan) for length in missed]
+    found = []
+    for pair in surface_distances(prediction, truth, spacings):
+        pool = np.concatenate(pair)
+        # Steps of a voxel add up to a hair more than they are: a border exactly at the tolerance is within it.
+        within = float(np.mean(pool <= tolerance * (1 + 1e-9)))
+        found.append(_Surfaces(float(np.percentile(pool, 95)), _mean_of_means(*pair), within))
+    return found
 
 
 def _mean_of_means(there: NDArray[np.float64], back: NDArray[np.float64]) -> float:

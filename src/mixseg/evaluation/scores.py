@@ -16,12 +16,20 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
 from mixseg.core.text_files import read_table
 from mixseg.datasets.layouts.base import patient_and_frame
+<<<<<<< HEAD
 from mixseg.evaluation.metrics import METRICS, Counts, Scores, bounds, case_metrics
 from mixseg.evaluation.statistics import Comparison, Estimate, Value, estimate
+=======
+from mixseg.evaluation.metrics import FIRST, METRICS, TOLERANCE_MM, Counts, Scores, case_metrics
+from mixseg.evaluation.statistics import Comparison, Estimate, Value
+>>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
 
 ADDRESS = ("case", "class", "branch", "checkpoint")
-COLUMNS = (*ADDRESS, *METRICS, "part", "patient")
-"""Of metrics.csv. ``part`` says which of the split a case belongs to, "val" or "test", where that is known."""
+LATER = (*(name for name in METRICS if name not in FIRST), "tolerance_mm")
+NUMBERS = (*FIRST, *LATER)
+COLUMNS = (*ADDRESS, *FIRST, "part", "patient", *LATER)
+"""Of metrics.csv; new ones come last. ``part`` says which of the split a case belongs to, "val" or "test", where that
+is known."""
 
 HELD_OUT, STROKES = "held-out", "strokes"
 """Parts of a cross-validation: scans that were held out, scored by their full masks, or by the strokes they have."""
@@ -63,6 +71,7 @@ def score_case(
     truth: NDArray[np.generic],
     classes: Sequence[str],
     spacing_mm: Sequence[float] | None = None,
+    tolerance_mm: float = TOLERANCE_MM,
 ) -> list[Row]:
     """A row for each class but the background.
 
@@ -72,8 +81,9 @@ def score_case(
         truth: Class indices, or IGNORE where nothing is known.
         classes: Names by class index, the background first.
         spacing_mm: Voxel size, where it is known.
+        tolerance_mm: Of the surface Dice.
     """
-    found = case_metrics(prediction, truth, classes=classes, spacing_mm=spacing_mm)
+    found = case_metrics(prediction, truth, classes=classes, spacing_mm=spacing_mm, tolerance_mm=tolerance_mm)
     return [_located(key, name, asdict(scores), counts) for name, scores, counts in found]
 
 
@@ -96,9 +106,10 @@ def write_metrics(path: Path, rows: Iterable[Row]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row in rows:
-            values = (getattr(row, metric) for metric in METRICS)
-            scores = ("" if math.isnan(value) else repr(float(value)) for value in values)
-            writer.writerow((row.case, row.label, row.branch, row.checkpoint, *scores, row.part, row.patient))
+            values = {name: getattr(row, name) for name in NUMBERS}
+            scores = {name: "" if math.isnan(value) else repr(float(value)) for name, value in values.items()}
+            line = scores | {name: getattr(row, name) for name in ("case", "branch", "checkpoint", "part", "patient")}
+            writer.writerow([{**line, "class": row.label}[name] for name in COLUMNS])
 
 
 def read_metrics(path: Path) -> list[Row]:
@@ -107,7 +118,7 @@ def read_metrics(path: Path) -> list[Row]:
         lines = read_table(path)
     except FileNotFoundError:
         raise MixsegError(f"{path} does not exist: run `mixseg evaluate` first.", "file-missing", file=path) from None
-    missing = [name for name in (*ADDRESS, *METRICS) if lines and name not in lines[0]]
+    missing = [name for name in (*ADDRESS, *FIRST) if lines and name not in lines[0]]
     if missing:
         raise MixsegError(
             f"{path} has no column '{missing[0]}': write it again with `mixseg evaluate`.",
@@ -121,7 +132,7 @@ def read_metrics(path: Path) -> list[Row]:
 def _row(path: Path, line: Mapping[str, str]) -> Row:
     text = {name: line.get(name, "") for name in COLUMNS}
     try:
-        scores = {metric: float(text[metric]) if text[metric] else math.nan for metric in METRICS}
+        scores = {name: float(text[name]) if text[name] else math.nan for name in NUMBERS}
     except ValueError as error:
         raise MixsegError(
             f"{path}, case {text['case']!r}: {error}; write it again with `mixseg evaluate`.",
@@ -192,11 +203,18 @@ def table(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """The entries of ``summarise`` as lines of text, the head first: DSC in percent, distances in mm if known."""
     entries = list(entries)
     unit = "mm" if any(entry["hd95_mm"]["mean"] is not None for entry in entries) else "vox"
+<<<<<<< HEAD
     distances = {f"HD95 {unit}": f"hd95_{unit}", f"ASSD {unit}": f"assd_{unit}"}
+=======
+    columns = {"DSC %": ("dsc", 100.0), f"HD95 {unit}": (f"hd95_{unit}", 1.0), f"ASSD {unit}": (f"assd_{unit}", 1.0)}
+    more = {"NSD %": ("nsd", 100.0), "volume error ml": ("volume_error_ml", 1.0), "lesion F1 %": ("lesion_f1", 100.0)}
+    columns |= {head: of for head, of in more.items() if worth_showing(of[0], entries)}
+>>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
     places = [name for name in ("part", "checkpoint", "branch") if any(entry[name] for entry in entries)]
     sure = certainty(entries)
     lines = [(*places, "class", "cases", "left out", "DSC %", *sure, *distances)]
     for entry in entries:
+<<<<<<< HEAD
         place = (str(entry[name]) for name in (*places, "class", "cases", "left_out"))
         scores = (mean_sd(entry[of]) for of in distances.values())
         lines.append((*place, mean_sd(entry["dsc"], 100.0), *(text(entry) for text in sure.values()), *scores))
@@ -213,6 +231,25 @@ def certainty(entries: Iterable[Mapping[str, Any]]) -> dict[str, Callable[[Mappi
 def _interval(entry: Mapping[str, Any]) -> str:
     low, high = (100 * bound for bound in entry["interval"] or (math.nan, math.nan))
     return "-" if math.isnan(low) else f"[{low:.1f}, {high:.1f}]"
+=======
+        scores = (mean_sd(entry.get(metric, UNKNOWN), factor) for metric, factor in columns.values())
+        place = (entry[name] for name in (*places, "class", "cases", "left_out"))
+        lines.append((*(str(value) for value in place), *scores))
+    return lines
+
+
+UNKNOWN: Mapping[str, float | None] = {"mean": None, "sd": None}
+"""A score that nobody has counted."""
+
+
+def worth_showing(metric: str, entries: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a table has a use for a score: it is known, and of lesions there are several in a scan."""
+    found = [entry.get(metric, UNKNOWN)["mean"] for entry in entries]
+    if metric.startswith("lesion"):
+        counts = (entry.get("lesions", UNKNOWN)["mean"] for entry in entries)
+        return any(count is not None and count > 1 for count in counts)
+    return any(mean is not None for mean in found)
+>>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
 
 
 def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:

@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+<<<<<<< HEAD
 from mixseg.evaluation.scores import HELD_OUT, MEAN, STROKES, certainty, mean_sd
+=======
+from mixseg.evaluation.scores import MEAN, mean_sd, worth_showing
+>>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
 from mixseg.methods.outputs import output_name
 from mixseg.report.html import Html, table
 from mixseg.report.run_files import RunFiles
@@ -20,6 +24,9 @@ COLUMNS = {
     "HD95 (mm)": ("hd95_mm", 1.0),
     "ASSD (voxels)": ("assd_vox", 1.0),
     "ASSD (mm)": ("assd_mm", 1.0),
+    "NSD (%)": ("nsd", 100.0),
+    "volume error (ml)": ("volume_error_ml", 1.0),
+    "lesion F1 (%)": ("lesion_f1", 100.0),
 }
 WHO = {
     "full": "train, with full masks",
@@ -49,9 +56,14 @@ def overview(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
     groups: dict[tuple[str, str], dict[str, Entry]] = {}
     for entry in entries:
         groups.setdefault((entry["checkpoint"], entry["branch"]), {})[entry["class"]] = entry
+<<<<<<< HEAD
     dsc, distances = _columns(entries)
     distances = {head: text for head, text in distances.items() if not head.startswith("ASSD")}
     names = (*map(_of_mean, dsc), *(f"{name}, DSC (%)" for name in shown), *map(_of_mean, distances))
+=======
+    columns = {head: of for head, of in known_columns(entries).items() if head.startswith(("DSC", "HD95"))}
+    head = ("checkpoint", "output", "scans", *(f"{name}, DSC (%)" for name in shown), *(f"mean {c}" for c in columns))
+>>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
     lines = (
         (
             checkpoint,
@@ -105,7 +117,7 @@ def _of_mean(head: str) -> str:
 
 def known_columns(entries: Sequence[Entry]) -> dict[str, tuple[str, float]]:
     """The columns that at least one entry has a value for."""
-    return {head: of for head, of in COLUMNS.items() if any(entry[of[0]]["mean"] is not None for entry in entries)}
+    return {head: of for head, of in COLUMNS.items() if worth_showing(of[0], entries)}
 
 
 def changes(run: RunFiles) -> Html:

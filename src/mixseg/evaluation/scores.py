@@ -16,13 +16,8 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
 from mixseg.core.text_files import read_table
 from mixseg.datasets.layouts.base import patient_and_frame
-<<<<<<< HEAD
-from mixseg.evaluation.metrics import METRICS, Counts, Scores, bounds, case_metrics
+from mixseg.evaluation.metrics import FIRST, METRICS, TOLERANCE_MM, Counts, Scores, bounds, case_metrics
 from mixseg.evaluation.statistics import Comparison, Estimate, Value, estimate
-=======
-from mixseg.evaluation.metrics import FIRST, METRICS, TOLERANCE_MM, Counts, Scores, case_metrics
-from mixseg.evaluation.statistics import Comparison, Estimate, Value
->>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
 
 ADDRESS = ("case", "class", "branch", "checkpoint")
 LATER = (*(name for name in METRICS if name not in FIRST), "tolerance_mm")
@@ -203,20 +198,15 @@ def table(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """The entries of ``summarise`` as lines of text, the head first: DSC in percent, distances in mm if known."""
     entries = list(entries)
     unit = "mm" if any(entry["hd95_mm"]["mean"] is not None for entry in entries) else "vox"
-<<<<<<< HEAD
-    distances = {f"HD95 {unit}": f"hd95_{unit}", f"ASSD {unit}": f"assd_{unit}"}
-=======
-    columns = {"DSC %": ("dsc", 100.0), f"HD95 {unit}": (f"hd95_{unit}", 1.0), f"ASSD {unit}": (f"assd_{unit}", 1.0)}
+    columns = {f"HD95 {unit}": (f"hd95_{unit}", 1.0), f"ASSD {unit}": (f"assd_{unit}", 1.0)}
     more = {"NSD %": ("nsd", 100.0), "volume error ml": ("volume_error_ml", 1.0), "lesion F1 %": ("lesion_f1", 100.0)}
     columns |= {head: of for head, of in more.items() if worth_showing(of[0], entries)}
->>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
     places = [name for name in ("part", "checkpoint", "branch") if any(entry[name] for entry in entries)]
     sure = certainty(entries)
-    lines = [(*places, "class", "cases", "left out", "DSC %", *sure, *distances)]
+    lines = [(*places, "class", "cases", "left out", "DSC %", *sure, *columns)]
     for entry in entries:
-<<<<<<< HEAD
         place = (str(entry[name]) for name in (*places, "class", "cases", "left_out"))
-        scores = (mean_sd(entry[of]) for of in distances.values())
+        scores = (mean_sd(entry.get(metric, UNKNOWN), factor) for metric, factor in columns.values())
         lines.append((*place, mean_sd(entry["dsc"], 100.0), *(text(entry) for text in sure.values()), *scores))
     return lines
 
@@ -231,11 +221,6 @@ def certainty(entries: Iterable[Mapping[str, Any]]) -> dict[str, Callable[[Mappi
 def _interval(entry: Mapping[str, Any]) -> str:
     low, high = (100 * bound for bound in entry["interval"] or (math.nan, math.nan))
     return "-" if math.isnan(low) else f"[{low:.1f}, {high:.1f}]"
-=======
-        scores = (mean_sd(entry.get(metric, UNKNOWN), factor) for metric, factor in columns.values())
-        place = (entry[name] for name in (*places, "class", "cases", "left_out"))
-        lines.append((*(str(value) for value in place), *scores))
-    return lines
 
 
 UNKNOWN: Mapping[str, float | None] = {"mean": None, "sd": None}
@@ -249,7 +234,6 @@ def worth_showing(metric: str, entries: Sequence[Mapping[str, Any]]) -> bool:
         counts = (entry.get("lesions", UNKNOWN)["mean"] for entry in entries)
         return any(count is not None and count > 1 for count in counts)
     return any(mean is not None for mean in found)
->>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
 
 
 def mean_sd(score: Mapping[str, float | None], factor: float = 1.0) -> str:

@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-<<<<<<< HEAD
-from mixseg.evaluation.scores import HELD_OUT, MEAN, STROKES, certainty, mean_sd
-=======
-from mixseg.evaluation.scores import MEAN, mean_sd, worth_showing
->>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
+from mixseg.evaluation.scores import HELD_OUT, MEAN, STROKES, UNKNOWN, certainty, mean_sd, worth_showing
 from mixseg.methods.outputs import output_name
 from mixseg.report.html import Html, table
 from mixseg.report.run_files import RunFiles
@@ -56,14 +52,9 @@ def overview(entries: Sequence[Entry], branches: Sequence[str]) -> Html:
     groups: dict[tuple[str, str], dict[str, Entry]] = {}
     for entry in entries:
         groups.setdefault((entry["checkpoint"], entry["branch"]), {})[entry["class"]] = entry
-<<<<<<< HEAD
     dsc, distances = _columns(entries)
-    distances = {head: text for head, text in distances.items() if not head.startswith("ASSD")}
+    distances = {head: text for head, text in distances.items() if head.startswith("HD95")}
     names = (*map(_of_mean, dsc), *(f"{name}, DSC (%)" for name in shown), *map(_of_mean, distances))
-=======
-    columns = {head: of for head, of in known_columns(entries).items() if head.startswith(("DSC", "HD95"))}
-    head = ("checkpoint", "output", "scans", *(f"{name}, DSC (%)" for name in shown), *(f"mean {c}" for c in columns))
->>>>>>> 9aa46dd (Score surface Dice, volumes and the detection of lesions)
     lines = (
         (
             checkpoint,
@@ -108,7 +99,7 @@ def _columns(entries: Sequence[Entry]) -> tuple[dict[str, Column], dict[str, Col
 
 
 def _score(metric: str, factor: float, entry: Entry) -> str:
-    return mean_sd(entry[metric], factor)
+    return mean_sd(entry.get(metric, UNKNOWN), factor)
 
 
 def _of_mean(head: str) -> str:

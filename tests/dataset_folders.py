@@ -8,10 +8,6 @@ import nibabel as nib
 import numpy as np
 import SimpleITK as sitk  # noqa: N813
 
-from dicom_files import oblique, write_series
-from mixseg.core.types import Source
-from mixseg.datasets.formats.dicom.writer import write_segmentation
-
 SHAPE = (8, 7, 4)
 AFFINE = np.diag([1.5, 1.5, 8.0, 1.0])
 
@@ -137,18 +133,6 @@ def make_phantom(root: Path) -> Path:
     return phantom.write(root, patients=4, val=1, test=1, size=(32, 32), slices=3)
 
 
-def make_dicom(root: Path) -> Path:
-    """Two patients with a segmentation, one with strokes and a segment of the background, one with a series alone."""
-    for name, labels in {"A": mask(), "B": mask(), "C": strokes(), "D": None}.items():
-        write_series(root / name / "T1", image(), oblique(), study=f"1.2.{ord(name)}", patient=name)
-        if labels is not None:
-            classes = ("", "RV", "Myo", "LV", "background")[: labels.max() + 1]
-            ids = np.array([4, 1, 2, 3, 0]) if name == "C" else np.arange(4)
-            series = Source(tuple(sorted((root / name / "T1").iterdir())))
-            write_segmentation(root / name / "labels", ids.astype(np.uint8)[labels], classes, series)
-    return root
-
-
 def make_own(root: Path) -> Path:
     """A folder per patient: 1 finished, 2 strokes with a painted background, 3 nothing."""
     inside = np.zeros((24, 22, 12), np.uint8)
@@ -178,6 +162,5 @@ MAKERS = {
     "nnunet": make_nnunet,
     "h5": make_h5,
     "png": make_png,
-    "dicom": make_dicom,
     "own": make_own,
 }

@@ -28,7 +28,7 @@ NAMES = {
     ),
     "divergences": (DIVERGENCES, "kl reverse-kl bhattacharyya alpha-2 alpha-3 alpha-5"),
     "generators": (GENERATORS, "erosion-3x3 erosion-10x10 scribbles scribbles-border points boxes slices"),
-    "datasets": (DATASETS, "acdc la nnunet h5 png phantom dicom own"),
+    "datasets": (DATASETS, "acdc la nnunet h5 png phantom own"),
     "networks": (NETWORKS, "unet vnet"),
     "augmentations": (AUGMENTATIONS, "none paper-3d strong any-contrast"),
     "presets": (PRESETS, "paper strong quick"),

@@ -3,14 +3,20 @@
 import json
 import shutil
 
+import numpy as np
 import pydicom
 import pytest
 
 from dicom_files import PATIENT, blank, noise, oblique, write_enhanced, write_series
 from mixseg.core.errors import MixsegError
 from mixseg.datasets import check, formats, load, load_images, read_table, recognise
-from mixseg.datasets.layouts.dicom_series import find_series
 from mixseg.datasets.layouts.images import find_images
+from mixseg.datasets.layouts.own import series as series_of
+
+
+def find_series(root):
+    files = [path for path in root.rglob("*") if path.is_file() and formats.is_dicom(path) and path.name != "DICOMDIR"]
+    return series_of.find_series(root, sorted(files))
 
 
 def named(root):
@@ -90,7 +96,7 @@ def test_what_is_no_scan_is_listed_and_the_others_go_on(tmp_path):
     report.save_as(tmp_path / "A" / "report")
     (tmp_path / "A" / "LIESMICH").write_text("hello")
     (tmp_path / "DICOMDIR").write_bytes(bytes(128) + b"DICM")
-    assert recognise(tmp_path) == "dicom"
+    assert recognise(tmp_path) == "own"
     found = read_table(tmp_path)
     assert [(row.id, row.kind) for row in found.rows] == [("A gap", "bad"), ("A good", "unlabeled")]
     assert "IM" in found.rows[0].problem
@@ -128,3 +134,14 @@ def test_images_to_predict_are_series_or_one_file_of_many_frames(tmp_path):
     with pytest.raises(MixsegError, match="again") as caught:
         formats.read(find_images(tmp_path / "in" / "A")[0].image[0])
     assert caught.value.code == "doubled-slices"
+
+
+@pytest.mark.parametrize("place", ["A", "A/CT", "elsewhere"])
+def test_labels_beside_a_series_are_not_predicted(tmp_path, place):
+    write_series(tmp_path / "A" / "CT", noise(), oblique())
+    mask = np.zeros((7, 6, 5), np.uint8)
+    mask[2:5, 2:5, 1:4] = 1
+    formats.write(tmp_path / place / "Segmentation.seg.nrrd", mask, affine=np.eye(4), names={1: "liver"})
+    assert [case.image[0].files for case in find_images(tmp_path)] == [
+        find_series(tmp_path / "A" / "CT").series[0].files
+    ]

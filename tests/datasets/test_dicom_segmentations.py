@@ -11,11 +11,14 @@ import SimpleITK as sitk  # noqa: N813
 from dicom_files import PATIENT, RAS, noise, oblique, write_enhanced, write_series
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Source
-from mixseg.datasets import formats, load, read_table
+from mixseg.datasets import check, formats, load, read_table
 from mixseg.datasets.formats.dicom.writer import write_segmentation
+from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.layouts.own.description import write as write_description
 
 highdicom = pytest.importorskip("highdicom")
 
+FULL = LabelFlags(full=("*",))
 CLASSES = ("background", "RV", "Myo", "LV")
 
 
@@ -38,6 +41,25 @@ def scan(request, tmp_path):
     else:
         write_enhanced(tmp_path / "scan" / "x", noise(), oblique())
     return source(tmp_path / "scan")
+
+
+def highdicom_segmentation(files, pixels, like, segmentation_type="BINARY"):
+    """What highdicom makes of pixels in the order of the files, with the segments of another one."""
+    return highdicom.seg.Segmentation(
+        source_images=[pydicom.dcmread(path) for path in files],
+        pixel_array=pixels,
+        segmentation_type=segmentation_type,
+        segment_descriptions=[highdicom.seg.SegmentDescription.from_dataset(each) for each in like.SegmentSequence],
+        series_instance_uid="1.2.3",
+        series_number=1,
+        sop_instance_uid="1.2.4",
+        instance_number=1,
+        manufacturer="m",
+        manufacturer_model_name="m",
+        software_versions="1",
+        device_serial_number="1",
+        max_fractional_value=200,
+    )
 
 
 def written(path, scan, labels=None, classes=CLASSES, **more):
@@ -127,10 +149,10 @@ def folder_of_two(root, *, other=None):
 def test_a_segmentation_belongs_to_the_series_that_it_lies_on(tmp_path):
     scan = folder_of_two(tmp_path)
     written(tmp_path / "A" / "seg.dcm", scan)
-    found = read_table(tmp_path)
+    found = read_table(tmp_path, flags=FULL)
     assert found.classes == CLASSES
     assert {row.id: row.kind for row in found.rows} == {"A axial": "full", "A other": "unlabeled"}
-    labels = formats.read_labels(next(case for case in load(tmp_path) if case.full).full)
+    labels = formats.read_labels(next(case for case in load(tmp_path, flags=FULL) if case.full).full)
     assert (labels.array == painted()).all()
     assert not found.problems
 
@@ -138,7 +160,7 @@ def test_a_segmentation_belongs_to_the_series_that_it_lies_on(tmp_path):
 def test_of_two_series_on_one_grid_the_one_that_is_named_counts(tmp_path):
     scan = folder_of_two(tmp_path, other=oblique())
     path = written(tmp_path / "A" / "seg.dcm", scan)
-    assert [row.kind for row in read_table(tmp_path).rows] == ["full", "unlabeled"]
+    assert [row.kind for row in read_table(tmp_path, flags=FULL).rows] == ["full", "unlabeled"]
     data = pydicom.dcmread(path)
     del data.ReferencedSeriesSequence
     data.save_as(path)
@@ -159,11 +181,68 @@ def test_one_that_lies_elsewhere_is_left_out_by_name(tmp_path):
     assert caught.value.code == "geometry-differs"
 
 
-def test_two_of_one_series_are_told(tmp_path):
+def test_a_second_one_of_the_same_structures_is_not_used(tmp_path):
     scan = folder_of_two(tmp_path)
     for name in ("one", "two"):
         written(tmp_path / "A" / name, scan)
-    assert [row.kind for row in read_table(tmp_path).rows] == ["bad", "unlabeled"]
+    found = read_table(tmp_path, flags=FULL)
+    assert [row.kind for row in found.rows] == ["full", "unlabeled"]
+    assert [each.file.name for each in found.unplaced] == ["two"]
+
+
+def test_those_of_different_structures_are_put_together(tmp_path):
+    scan = folder_of_two(tmp_path)
+    written(tmp_path / "A" / "one", scan, np.uint8(painted() == 1), classes=("", "RV"))
+    written(tmp_path / "A" / "two", scan, np.uint8(painted() == 3), classes=("", "LV"))
+    case = load(tmp_path, flags=FULL)[0]
+    assert set(case.classes) == {"background", "RV", "LV"}
+    found = formats.read_labels(case.full).array
+    for name, value in (("RV", 1), ("LV", 3)):
+        assert ((found == case.classes.index(name)) == (painted() == value)).all()
+    assert check(case) == []
+
+
+def test_of_segments_that_overlap_the_smaller_one_counts(tmp_path):
+    scan = folder_of_two(tmp_path)
+    i, j, _ = np.indices((7, 6, 5))
+    liver, lesion = (np.hypot(i - 3, j - 2.5) < radius for radius in (2.9, 1.2))
+    descriptions = pydicom.dcmread(written(tmp_path / "x", scan, np.uint8(liver), ("", "liver", "lesion")))
+    (tmp_path / "x").unlink()
+    frames = [formats.dicom.read_header(path) for path in scan.files]
+    order = {frame.file: n for n, frame in enumerate(formats.dicom.stacked(frames).frames)}
+    highdicom_segmentation(
+        sorted(scan.files, key=order.get), np.stack([liver.T, lesion.T], -1).astype(np.uint8), descriptions
+    ).save_as(tmp_path / "A" / "seg")
+    found = read_table(tmp_path, flags=FULL)
+    assert found.priority[0] == "lesion"
+    case = found.rows[0].case
+    labels = formats.read_labels(case.full).array
+    assert ((labels == case.classes.index("lesion")) == lesion).all()
+    assert ((labels == case.classes.index("liver")) == (liver & ~lesion)).all()
+
+
+@pytest.mark.parametrize("name", ["Segmentation.seg.nrrd", "liver-label.nii.gz"])
+def test_label_maps_of_another_format_lie_beside_a_series(tmp_path, name):
+    series = {patient: write_series(tmp_path / patient / "CT", noise(), oblique(), patient=patient) for patient in "AB"}
+    assert len(series) == 2
+    for patient in "AB":
+        scan, labels = source(tmp_path / patient / "CT"), np.uint8(painted() == 1)
+        formats.write(tmp_path / patient / name, labels, like=scan, names={1: "liver"})
+    found = read_table(tmp_path, flags=FULL)
+    assert [(row.id, row.kind) for row in found.rows] == [("A", "full"), ("B", "full")]
+    assert found.classes == ("background", "liver")
+    case = found.rows[0].case
+    assert case.image[0].files == source(tmp_path / "A" / "CT").files
+    assert (formats.read_labels(case.full).array == (painted() == 1)).all()
+
+
+def test_what_inspect_writes_of_a_folder_is_read_again(tmp_path):
+    scan = folder_of_two(tmp_path)
+    written(tmp_path / "A" / "seg.dcm", scan)
+    first = read_table(tmp_path, flags=FULL)
+    write_description(first)
+    again = read_table(tmp_path)
+    assert [row.case for row in again.rows] == [row.case for row in first.rows]
 
 
 def test_a_segment_called_background_leaves_the_rest_unlabeled(tmp_path):
@@ -181,11 +260,12 @@ def test_a_class_that_others_have_and_this_one_does_not_name_was_not_looked_for(
     for patient, classes in (("A", ("", "RV", "Myo", "LV")), ("B", ("", "lv", "x", "rv"))):
         write_series(tmp_path / patient / "s", noise(), oblique(), study=f"1.{ord(patient)}", patient=patient)
         written(tmp_path / patient / "seg", source(tmp_path / patient / "s"), classes=classes)
-    first, second = load(tmp_path)
-    assert first.classes == ("background", "RV", "Myo", "LV", "x")
-    assert first.annotated == ("RV", "Myo", "LV")
-    assert second.annotated == ("LV", "x", "RV")
-    assert (formats.read_labels(second.full).array == np.array([0, 3, 4, 1])[painted()]).all()
+    first, second = (row.case for row in read_table(tmp_path).rows)
+    assert set(first.classes) == {"background", "RV", "Myo", "LV", "x"}
+    assert set(first.annotated) == {"RV", "Myo", "LV"}
+    assert set(second.annotated) == {"LV", "x", "RV"}
+    index = np.array([0, *(second.classes.index(name) for name in ("LV", "x", "RV"))])
+    assert (formats.read_labels(second.full).array == index[painted()]).all()
 
 
 def edited(path, change):
@@ -234,22 +314,9 @@ def test_the_other_kinds_of_segmentations_are_read_too(tmp_path, scan, kind):
     stack = formats.dicom.stacked([formats.dicom.read_header(path) for path in scan.files])
     ours = pydicom.dcmread(written(tmp_path / "seg.dcm", scan))
     order = [frame.number for frame in stack.frames] if len(images) == 1 else list(range(5))
-    by_file = dict(zip(scan.files, images, strict=True))
-    highdicom.seg.Segmentation(
-        source_images=images if len(images) == 1 else [by_file[frame.file] for frame in stack.frames],
-        pixel_array=painted().T[np.argsort(order)],
-        segmentation_type=kind,
-        segment_descriptions=[highdicom.seg.SegmentDescription.from_dataset(each) for each in ours.SegmentSequence],
-        series_instance_uid="1.2.3",
-        series_number=1,
-        sop_instance_uid="1.2.4",
-        instance_number=1,
-        manufacturer="m",
-        manufacturer_model_name="m",
-        software_versions="1",
-        device_serial_number="1",
-        max_fractional_value=200,
-    ).save_as(tmp_path / "other.dcm")
+    files = scan.files if len(images) == 1 else [frame.file for frame in stack.frames]
+    pixels = painted().T[np.argsort(order)]
+    highdicom_segmentation(files, pixels, ours, segmentation_type=kind).save_as(tmp_path / "other.dcm")
     volume = formats.read(Source((tmp_path / "other.dcm",), grid=scan.files))
     assert (volume.array == painted()).all()
 

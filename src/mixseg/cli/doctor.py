@@ -31,6 +31,8 @@ EXTRAS = {
     "ray": "experiments in a Ray cluster",
     "slurm": "experiments under SLURM",
     "dicom": "DICOM segmentations",
+    "onnx": "networks for ONNX Runtime",
+    "pandas": "tables in Python",
 }
 """Extras of ours, and what each is for."""
 LIBRARY_OF = {"mlflow": "mlflow-skinny", "slurm": "submitit", "dicom": "highdicom"}

@@ -74,10 +74,14 @@ class Volume:
 
 
 class Layer(NamedTuple):
-    """One structure of a label map that is put together: the voxels of ``file`` that hold ``value``."""
+    """One structure of a label map that is put together: the voxels of ``file`` that hold ``value``.
+
+    A DICOM segmentation lies on the grid of a series, whose files are ``grid``.
+    """
 
     file: Path
     value: int
+    grid: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mixseg.core.text_files import read_json
 from mixseg.core.types import Case
 from mixseg.datasets.contents import check, contents
 from mixseg.datasets.labels import LabelFlags
-from mixseg.datasets.layouts import acdc, dicom, h5, la, nnunet, own, png
+from mixseg.datasets.layouts import acdc, h5, la, nnunet, own, png
 from mixseg.datasets.layouts.base import Dataset, Say, entries, files_below, silent, unique
 from mixseg.datasets.layouts.globs import as_flagged, check_known, names_of
 from mixseg.datasets.layouts.nnunet_json import NAME
@@ -41,13 +41,10 @@ DATASETS: dict[str, Dataset] = {
     "la": Dataset(la.cases, la.fits, "the 2018 left atrium challenge: ID/lgemri.nrrd, ID/laendo.nrrd"),
     "png": Dataset(png.cases, png.fits, "slices: trainFull, trainSemi, val, test with Img, GT, WeaklyAnnotations"),
     "h5": Dataset(h5.cases, h5.fits, "SSL4MIS, WSL4MIS and UA-MT: h5 files with image, label, scribble", h5.images),
-    "dicom": Dataset(
-        dicom.cases, dicom.fits, "DICOM: folders of series, and segmentations drawn on them", dicom.images, dicom.table
-    ),
     "own": Dataset(
         own.cases,
         own.fits,
-        "any other folder: images, and labels beside them or in folders of their own",
+        "any other folder: images or DICOM series, and labels beside them or in folders of their own",
         own.images,
         own.table,
     ),

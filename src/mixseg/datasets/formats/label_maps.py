@@ -13,7 +13,14 @@ from mixseg.core.errors import MixsegError, listed
 from mixseg.core.types import Layer, Source, Volume
 from mixseg.datasets.formats.base import SEGMENTS, suffix
 from mixseg.datasets.formats.geometry import Geometry, same_geometry
-from mixseg.datasets.formats.volumes import as_source, not_finite, read, read_painted, segment_names
+from mixseg.datasets.formats.volumes import (
+    as_source,
+    not_finite,
+    read,
+    read_geometry,
+    read_painted,
+    segment_names,
+)
 
 WIDE = 2**16
 """A range of ids from which on a table with a place for each is larger than a slice."""
@@ -69,7 +76,7 @@ def compose(layers: Sequence[Layer]) -> Volume:
     opened: dict[Path, tuple[Geometry, Callable[[int], NDArray[np.bool_]]]] = {}
     result, place = np.empty(0), None
     for number, layer in reversed(list(enumerate(layers, start=1))):
-        here, where = opened.pop(layer.file) if layer.file in opened else _structures(layer.file)
+        here, where = opened.pop(layer.file) if layer.file in opened else _structures(layer)
         if uses[layer.file] > 1:  # a file of one structure, of which there may be a hundred, is not kept
             opened[layer.file] = here, where
         if place is None:
@@ -94,18 +101,23 @@ def count_layers(layers: Sequence[Layer]) -> list[int]:
         MixsegError: A file cannot be read.
     """
     counts: dict[Layer, int] = {}
-    for path in dict.fromkeys(layer.file for layer in layers):
-        _, where = _structures(path)
+    for path, one in {layer.file: layer for layer in layers}.items():
+        _, where = _structures(one)
         counts |= {layer: int(where(layer.value).sum()) for layer in layers if layer.file == path}
     return [counts[layer] for layer in layers]
 
 
-def _structures(path: Path) -> tuple[Geometry, Callable[[int], NDArray[np.bool_]]]:
-    """The place of a file, and where each of its structures is, whether or not they overlap."""
-    if suffix(path) in SEGMENTS:
-        painted = read_painted(path)
+def _structures(one: Layer) -> tuple[Geometry, Callable[[int], NDArray[np.bool_]]]:
+    """The place of the file of a layer, and where each of its structures is, whether or not they overlap."""
+    if one.grid:
+        from mixseg.datasets.formats import dicom
+
+        frames = dicom.Painted(one.file, read_geometry(Source(one.grid)))
+        return frames.place, frames.of
+    if suffix(one.file) in SEGMENTS:
+        painted = read_painted(one.file)
         return painted.place, lambda number: painted.upright(painted.of(number)).astype(bool)
-    volume = read_ids(path)
+    volume = read_ids(one.file)
     return Geometry.of(volume), lambda value: np.asarray(volume.array == value)
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from mixseg.core.errors import MixsegError, listed
 from mixseg.core.types import Case, Source
 from mixseg.datasets import formats, load_images, recognise
-from mixseg.datasets.layouts import dicom, nnunet_json
-from mixseg.datasets.layouts.base import Say, entries, keyed, silent
+from mixseg.datasets.layouts import nnunet_json
+from mixseg.datasets.layouts.base import Say, entries, keyed, silent, unique
 from mixseg.datasets.layouts.nnunet import case_and_channel
 from mixseg.datasets.layouts.own import names
+from mixseg.datasets.layouts.own.dicom import images_among
 from mixseg.datasets.layouts.own.files import list_files, look
 from mixseg.datasets.layouts.own.scans import find_scans
 
@@ -66,7 +67,7 @@ def _told_apart(found: Sequence[tuple[Path, Case]]) -> list[Case]:
 
 def _of_place(place: Path, channels: int | None, without: Path | None, say: Say) -> list[Case]:
     if formats.is_dicom(place):
-        return dicom.images(place.parent, [place])
+        return unique(images_among(place.parent, [place]), place)
     if place.is_dir():
         return _of_folder(place, channels, without, say)
     if not _is_image(place):
@@ -85,14 +86,31 @@ def _of_folder(folder: Path, channels: int | None, without: Path | None, say: Sa
         return arrays
     if not files and recognise(folder) != "own":
         return load_images(folder)
-    outside = [path for path in list_files(folder).voxels if without is None or not _is_below(path, without)]
+    listing = list_files(folder)
+    outside, slices = (
+        [path for path in paths if without is None or not _is_below(path, without)]
+        for paths in (listing.voxels, listing.dicom)
+    )
+    series = images_among(folder, slices)
+    if slices and not outside:
+        return unique(series, folder)
+    return [*_of_files(folder, files, outside, channels, say, alone=not series), *series]
+
+
+def _of_files(
+    folder: Path, files: Sequence[Path], outside: Sequence[Path], channels: int | None, say: Say, *, alone: bool
+) -> list[Case]:
+    """The images of a folder, whose own ``files`` and those of folders in it, ``outside``, may be labels too.
+
+    They are images if there is nothing else: if they are all of one kind and ``alone``.
+    """
     below = [path for path in outside if path.parent != folder]
     numbered = any(names.NUMBERED.fullmatch(formats.stem(path)) for path in files)
-    if not below and not _any_label(files) and (numbered or (channels or 1) == 1):
+    if alone and not below and not _any_label(files) and (numbered or (channels or 1) == 1):
         return _numbered(folder, files, files, channels)
     seen = look(list(dict.fromkeys((*files, *outside))), folder)
     labels = [each for each in seen if each.role == "label"]
-    if len(labels) == len(seen):  # of nothing else: then they are what is to be predicted
+    if alone and len(labels) == len(seen):  # then they are what is to be predicted
         labels = []
     if labels:
         called = listed([each.path.relative_to(folder).as_posix() for each in labels])

@@ -12,12 +12,12 @@ from pathlib import Path
 from mixseg.core.types import Source, Volume
 from mixseg.datasets.formats.dicom.headers import Frame, Header, read_header
 from mixseg.datasets.formats.dicom.pixels import grey_values
-from mixseg.datasets.formats.dicom.segmentation import covers, own_geometry, segments
+from mixseg.datasets.formats.dicom.segmentation import Painted, covers, own_geometry, segments
 from mixseg.datasets.formats.dicom.segmentation import read as read_segmentation
 from mixseg.datasets.formats.dicom.stack import Stack, stacked
 from mixseg.datasets.formats.geometry import Geometry
 
-__all__ = ["Frame", "Header", "Series", "Stack", "covers", "read_header", "segments", "stacked"]
+__all__ = ["Frame", "Header", "Painted", "Series", "Stack", "covers", "read_header", "segments", "stacked"]
 
 
 class Series:

@@ -6,7 +6,7 @@ position. pydicom is enough to read them; highdicom writes them, and reads ours 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,31 +27,94 @@ if TYPE_CHECKING:  # it brings SimpleITK
 LAB = np.array([100.0, 255.0, 255.0]) / 65535
 """What a step of a stored colour is, in L*, a* and b*."""
 
+COMPLETED = "completed"
+"""The status of what a program made: it draws no strokes."""
 
-def read(path: Path, grid: Geometry) -> Volume:
-    """The label map: 0 where nothing is painted, else the number of the segment, the first being 1.
+
+class Painted:
+    """The voxels of a segmentation on the grid of its series, segment by segment.
 
     Args:
         path: The segmentation.
         grid: Of the series that it belongs to.
 
+    Attributes:
+        place: The grid.
+        segments: The one that ``of`` calls 1 first.
+
     Raises:
-        MixsegError: A slice lies elsewhere, segments overlap, or the file is damaged or holds shares.
+        MixsegError: The file is damaged.
     """
-    data = parsed(path, pixels=True)
-    header = header_of(data, path)
-    with reading(path):
-        found = _segments(data)
-        names = [segment.name for segment in found]
-        numbers = {segment.value: index for index, segment in enumerate(found, start=1)}
-        result = np.zeros(grid.shape, np.uint16)
-        for frame, painted in zip(header.frames, _painted(data, path, numbers), strict=True):
-            layer = result[:, :, place_in(frame, grid, path)]
-            there = (layer > 0) & (painted.T > 0) & (layer != painted.T)
-            if there.any():
-                _refuse_overlap(path, names, int(layer[there][0]), int(painted.T[there][0]))
-            np.copyto(layer, painted.T, where=painted.T > 0)
-    return Volume(result, grid.affine)
+
+    def __init__(self, path: Path, grid: Geometry) -> None:
+        data = parsed(path, pixels=True)
+        self.path, self.place, self.header = path, grid, header_of(data, path)
+        with reading(path):
+            self.segments = _segments(data)
+            self._numbers = {segment.value: number for number, segment in enumerate(self.segments, start=1)}
+            self._kind = str(data.get("SegmentationType") or "BINARY")
+            self._whole = int(data.get("MaximumFractionalValue") or 1) if self._kind == "FRACTIONAL" else 1
+            self._stored = _stored(data, path)
+
+    def of(self, number: int) -> NDArray[np.bool_]:
+        """Where a segment is, ``(I, J, K)``.
+
+        Raises:
+            MixsegError: A slice lies elsewhere, holds shares of voxels or is damaged.
+        """
+        result = np.zeros(self.place.shape, np.bool_)
+        with reading(self.path):
+            for index, frame in enumerate(self.header.frames):
+                if self._kind == "LABELMAP" or self._numbers[frame.segment] == number:
+                    result[:, :, place_in(frame, self.place, self.path)] |= (self._slice(index) == number).T
+        return result
+
+    def together(self) -> NDArray[np.uint16]:
+        """0 where nothing is painted, else the number of the segment, ``(I, J, K)``.
+
+        Raises:
+            MixsegError: As ``of`` does; or segments overlap.
+        """
+        result = np.zeros(self.place.shape, np.uint16)
+        with reading(self.path):
+            for index, frame in enumerate(self.header.frames):
+                layer, painted = result[:, :, place_in(frame, self.place, self.path)], self._slice(index).T
+                both = (layer > 0) & (painted > 0) & (layer != painted)
+                if both.any():
+                    self._refuse_overlap(int(layer[both][0]), int(painted[both][0]))
+                np.copyto(layer, painted, where=painted > 0)
+        return result
+
+    def _slice(self, index: int) -> NDArray[np.uint16]:
+        """``(J, I)``: the numbers of the segments in one frame."""
+        stored = self._stored(index)
+        if self._kind == "LABELMAP":
+            known = np.zeros(1 << 16, np.uint16)
+            known[list(self._numbers)] = list(self._numbers.values())
+            return np.asarray(known[stored], np.uint16)
+        if ((stored != 0) & (stored != self._whole)).any():
+            raise MixsegError(
+                f"{self.path} holds shares of voxels instead of structures: export it as a binary segmentation.",
+                "not-label-ids",
+                file=self.path,
+            )
+        return np.where(stored != 0, np.uint16(self._numbers[self.header.frames[index].segment]), np.uint16(0))
+
+    def _refuse_overlap(self, first: int, second: int) -> None:
+        one, other = self.segments[first - 1].name, self.segments[second - 1].name
+        raise MixsegError(
+            f"Segments '{one}' and '{other}' of {self.path} overlap: export them without overlap, or each in a file of "
+            "its own.",
+            "segments-overlap",
+            file=self.path,
+            segment=other,
+            other=one,
+        )
+
+
+def read(path: Path, grid: Geometry) -> Volume:
+    """The label map of a file whose segments do not overlap; see ``Painted``."""
+    return Volume(Painted(path, grid).together(), grid.affine)
 
 
 def segments(path: Path) -> list[Segment]:
@@ -102,38 +165,22 @@ def _shift(k: int) -> NDArray[np.float64]:
     return moved
 
 
-def _painted(data: Any, path: Path, numbers: dict[int, int]) -> Iterator[NDArray[np.uint16]]:  # noqa: ANN401
-    """``(J, I)`` of each frame: the numbers of the segments that are there."""
-    kind = str(data.get("SegmentationType") or "BINARY")
-    frames = _frames(data, path)
-    if kind == "LABELMAP":
-        known = np.zeros(1 << 16, np.uint16)
-        known[list(numbers)] = list(numbers.values())
-        yield from (known[frame] for frame in frames)
-        return
-    whole = int(data.get("MaximumFractionalValue") or 1) if kind == "FRACTIONAL" else 1
-    for frame, header in zip(frames, header_of(data, path).frames, strict=True):
-        if ((frame != 0) & (frame != whole)).any():
-            raise MixsegError(
-                f"{path} holds shares of voxels instead of structures: export it as a binary segmentation.",
-                "not-label-ids",
-                file=path,
-            )
-        yield np.where(frame != 0, np.uint16(numbers[header.segment]), np.uint16(0))
+def _stored(data: Any, path: Path) -> Callable[[int], NDArray[np.generic]]:  # noqa: ANN401
+    """What gives the stored values ``(J, I)`` of a frame; of bits, those of one at a time are unpacked."""
+    rows, columns = int(data.Rows), int(data.Columns)
+    if data.file_meta.TransferSyntaxUID.is_encapsulated or int(data.BitsAllocated) != 1:
+        array = _decoded(data, path).reshape(-1, rows, columns)
+        return lambda index: np.asarray(array[index])
+    content, size = np.frombuffer(data.PixelData, np.uint8), rows * columns
+    if len(content) * 8 < size * int(data.NumberOfFrames):
+        raise ValueError("fewer bits than frames")
 
-
-def _frames(data: Any, path: Path) -> Iterator[NDArray[np.generic]]:  # noqa: ANN401
-    """The stored values of each frame ``(J, I)``; of bits, those of one frame at a time are unpacked."""
-    syntax = data.file_meta.TransferSyntaxUID
-    if syntax.is_encapsulated or int(data.BitsAllocated) != 1:
-        array = _decoded(data, path)
-        yield from array.reshape(-1, int(data.Rows), int(data.Columns))
-        return
-    size, content = int(data.Rows) * int(data.Columns), np.frombuffer(data.PixelData, np.uint8)
-    for index in range(int(data.NumberOfFrames)):
+    def unpacked(index: int) -> NDArray[np.generic]:
         first, past = index * size, (index + 1) * size
         bits = np.unpackbits(content[first // 8 : -(-past // 8)], bitorder="little")[first % 8 :][:size]
-        yield bits.reshape(int(data.Rows), int(data.Columns))
+        return bits.reshape(rows, columns)
+
+    return unpacked
 
 
 def _decoded(data: Any, path: Path) -> NDArray[np.generic]:  # noqa: ANN401
@@ -152,11 +199,14 @@ def _decoded(data: Any, path: Path) -> NDArray[np.generic]:  # noqa: ANN401
 def _segments(data: Any) -> list[Segment]:  # noqa: ANN401
     from mixseg.datasets.formats.segments import Segment
 
+    apart = data.get("SegmentsOverlap") == "NO" or data.get("SegmentationType") == "LABELMAP"
     return [
         Segment(
             str(each.get("SegmentLabel") or f"segment {each.SegmentNumber}"),
             int(each.SegmentNumber),
+            layer=0 if apart else int(each.SegmentNumber) - 1,
             colour=_colour(each.get("RecommendedDisplayCIELabValue") or ()),
+            status=COMPLETED if each.get("SegmentAlgorithmType") == "AUTOMATIC" else "",
         )
         for each in data.SegmentSequence
         if int(each.SegmentNumber)  # in a label map 0 is described, too: the background
@@ -170,14 +220,3 @@ def _colour(stored: Sequence[int]) -> str:
     from skimage.color import lab2rgb
 
     return code(lab2rgb(np.array(stored) * LAB - np.array([0.0, 128.0, 128.0])).tolist())
-
-
-def _refuse_overlap(path: Path, names: Sequence[str], first: int, second: int) -> None:
-    one, other = names[first - 1], names[second - 1]
-    raise MixsegError(
-        f"Segments '{one}' and '{other}' of {path} overlap: export them without overlap, or each in a file of its own.",
-        "segments-overlap",
-        file=path,
-        segment=other,
-        other=one,
-    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mixseg.core.types import Case, Source
+from mixseg.core.types import Case
 from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.layouts.base import Say, silent, unique
+from mixseg.datasets.layouts.own.dicom import find_dicom
 from mixseg.datasets.layouts.own.files import list_files, look
 from mixseg.datasets.layouts.own.scans import find_scans
 from mixseg.datasets.layouts.table import ScanTable
@@ -16,7 +17,8 @@ __all__ = ["cases", "fits", "images", "table"]
 
 def fits(root: Path) -> bool:
     """Whether there is anything that may be an image."""
-    return bool(list_files(root).voxels)
+    listing = list_files(root)
+    return bool(listing.voxels or listing.dicom)
 
 
 def table(root: Path, flags: LabelFlags | None = None) -> ScanTable:
@@ -41,8 +43,7 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
 
 def images(root: Path) -> list[Case]:
     """The scans alone: labels are looked at to tell them from images, and no more."""
-    found = look(list_files(root).voxels, root)
-    scans, _ = find_scans([each for each in found if each.role == "image"], root)
-    return unique(
-        [Case(scan.id, scan.patient, tuple(Source((image.path,)) for image in scan.images)) for scan in scans], root
-    )
+    listing = list_files(root)
+    found = [each for each in look(listing.voxels, root) if each.role == "image"]
+    scans, _ = find_scans(found, root, find_dicom(root, listing.dicom).scans)
+    return unique([Case(scan.id, scan.patient, tuple(image.source for image in scan.images)) for scan in scans], root)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.progress import track
-from mixseg.core.types import CLASSES, VOLUMES_TABLE
+from mixseg.core.types import CLASSES, VOLUMES_TABLE, Source
 from mixseg.datasets import formats
 from mixseg.datasets.formats.base import NIFTI, SEGMENTS
 from mixseg.datasets.layouts.base import entries
@@ -23,6 +23,9 @@ from mixseg.datasets.layouts.table import Unplaced
 VOLUMES = (*NIFTI, *SEGMENTS, ".nrrd", ".nhdr", ".mha", ".mhd")
 PICTURES = (".png", ".bmp", ".tif", ".tiff", ".jpg", ".jpeg")
 TEXTS = (".txt", ".label", ".tsv", ".json")
+INDEX = "DICOMDIR"
+"""The table of contents of a disc, which holds no slices."""
+
 DEPTH = 8
 """So many folders deep files are looked for."""
 
@@ -48,6 +51,7 @@ class Found:
         values: The ids of a label map that has no segments.
         low: The lowest grey value that was seen.
         problem: Why it cannot be used, in a sentence.
+        series: Of DICOM: all files of an image, or of the image that a label map was drawn on.
     """
 
     path: Path
@@ -56,11 +60,22 @@ class Found:
     values: tuple[int, ...] = ()
     low: float = 0.0
     problem: str = ""
+    series: tuple[Path, ...] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Of its name."""
-        return names.of_file(self.path)
+        """Of its name; slices are called by numbers, and the folder that they lie in says more."""
+        return names.tokens(self.path.parent.name) if self.is_series else names.of_file(self.path)
+
+    @property
+    def is_series(self) -> bool:
+        """Whether it is an image of DICOM slices."""
+        return bool(self.series) and self.role == "image"
+
+    @property
+    def source(self) -> Source:
+        """Where an image is read from."""
+        return Source(self.series or (self.path,))
 
 
 @dataclass
@@ -69,11 +84,13 @@ class Listing:
 
     Attributes:
         voxels: Those that may be images or labels.
+        dicom: Those of DICOM.
         texts: Those that may say what label ids mean.
         strange: The links that lead out of it.
     """
 
     voxels: list[Path] = field(default_factory=list)
+    dicom: list[Path] = field(default_factory=list)
     texts: list[Path] = field(default_factory=list)
     strange: list[Unplaced] = field(default_factory=list)
 
@@ -109,6 +126,8 @@ def _visit(folder: Path, root: Path, depth: int, found: Listing) -> None:
             found.voxels.append(path)
         elif path.suffix.lower() in TEXTS:
             found.texts.append(path)
+        elif path.name != INDEX and formats.is_dicom(path):
+            found.dicom.append(path)
 
 
 def _predicted(inside: Sequence[Path]) -> bool:

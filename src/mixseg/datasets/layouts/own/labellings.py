@@ -34,6 +34,7 @@ class Labelling:
         files: Where it lies.
         names: Of its ids; ``BACKGROUND`` and ``UNLABELED`` among them.
         layers: Where it is put together from structures: the first has the id 1.
+        grid: Of DICOM segmentations: the files of the series that they were drawn on.
         status: Slicer's, by name.
         declares: Whether the file itself names what it was drawn for, so that a name which is missing was not.
         covers: Voxels by name where structures may overlap, those that others lie on too.
@@ -44,6 +45,7 @@ class Labelling:
     files: tuple[Path, ...]
     names: Mapping[int, str] = field(default_factory=dict)
     layers: tuple[Layer, ...] = ()
+    grid: tuple[Path, ...] = ()
     status: Mapping[str, str] = field(default_factory=dict)
     declares: bool = False
     covers: Mapping[str, int] = field(default_factory=dict)
@@ -53,7 +55,7 @@ class Labelling:
     @property
     def source(self) -> Source:
         """To read its ids from."""
-        return Source(self.files, layers=self.layers)
+        return Source(self.files, layers=self.layers, grid=self.grid)
 
     @property
     def structures(self) -> list[str]:
@@ -122,7 +124,7 @@ def label_maps(
 def _segments(paths: Iterable[Path]) -> dict[Path, dict[int, Segment]]:
     found = {}
     for path in paths:
-        if formats.suffix(path) in SEGMENTS:
+        if formats.suffix(path) in SEGMENTS or formats.is_dicom(path):
             try:
                 found[path] = formats.read_segments(path)
             except MixsegError:  # reading it will say so
@@ -152,7 +154,8 @@ def _of_segments(label: Found, segments: Mapping[int, Segment]) -> Labelling:
     return Labelling(
         (label.path,),
         called,
-        tuple(Layer(label.path, number) for number in segments) if overlapping else (),
+        tuple(Layer(label.path, number, label.series) for number in segments) if overlapping else (),
+        label.series,
         {called[number]: segment.status for number, segment in segments.items()},
         declares=True,
         why="names of segments",
@@ -212,6 +215,7 @@ def _joined(maps: Sequence[Labelling]) -> list[Labelling]:
         tuple(dict.fromkeys(layer.file for layer, _ in layers)),
         {number: name for number, (_, name) in enumerate(layers, start=1)},
         tuple(layer for layer, _ in layers),
+        next((each.grid for each in good if each.grid), ()),
         {name: status for each in good for name, status in each.status.items()},
         declares=all(each.declares for each in good),
         why=f"{len(good)} files of different structures",
@@ -220,7 +224,7 @@ def _joined(maps: Sequence[Labelling]) -> list[Labelling]:
 
 
 def _layers(each: Labelling) -> list[tuple[Layer, str]]:
-    layers = each.layers or tuple(Layer(each.files[0], value) for value in each.names)
+    layers = each.layers or tuple(Layer(each.files[0], value, each.grid) for value in each.names)
     return list(zip(layers, each.names.values(), strict=True))
 
 

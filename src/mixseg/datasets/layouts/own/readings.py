@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.types import Source
 from mixseg.core.workers import run_all
 from mixseg.datasets import formats
 from mixseg.datasets.evidence import LabelFacts, judge, measure
@@ -138,7 +137,7 @@ def _measured(job: _Job) -> LabelFacts | str:
     }
     ids = {0: 0, **{value: numbers[name] for value, name in each.names.items()}}
     try:
-        volume = formats.read_labels(Source(each.files, ids=ids, layers=each.layers))
+        volume = formats.read_labels(replace(each.source, ids=ids))
     except MixsegError as error:
         return str(error)
     there = {number: name for name, number in numbers.items() if name in each.names.values()}

@@ -19,7 +19,7 @@ def row_of(scan: Scan, maps: Sequence[Read], classes: tuple[str, ...], why: str)
     full = next((each for each in good if not _strokes(each)), None)
     partial = next((each for each in good if _strokes(each)), None)
     used = [each for each in (full, partial) if each is not None]
-    case = Case(scan.id, scan.patient, tuple(Source((image.path,)) for image in scan.images), classes=classes)
+    case = Case(scan.id, scan.patient, tuple(image.source for image in scan.images), classes=classes)
     if full is not None:
         case = _with_masks(case, full)
     if partial is not None:
@@ -48,7 +48,7 @@ def _ids(each: Read, classes: Sequence[str], *, zero: int) -> dict[int, int]:
 
 
 def _source(each: Read, ids: Mapping[int, int]) -> Source:
-    return Source(each.labelling.files, ids=ids, layers=each.labelling.layers)
+    return replace(each.labelling.source, ids=ids)
 
 
 def _with_masks(case: Case, each: Read) -> Case:

@@ -55,8 +55,8 @@ class Scan:
         return self.images[0].place
 
 
-def find_scans(images: Sequence[Found], root: Path) -> tuple[list[Scan], list[Unplaced]]:
-    """The scans, in the order of their files, and the images that are not used."""
+def find_scans(images: Sequence[Found], root: Path, series: Sequence[Scan] = ()) -> tuple[list[Scan], list[Unplaced]]:
+    """The scans, in the order of their files, those of DICOM at the end, and the images that are not used."""
     groups: dict[tuple[Path, tuple[str, ...]], dict[str, Found]] = defaultdict(dict)
     stems = {image.path.parent / formats.stem(image.path) for image in images}
     for image in images:
@@ -71,7 +71,7 @@ def find_scans(images: Sequence[Found], root: Path) -> tuple[list[Scan], list[Un
         scan, unused = _scan(group, wanted, root)
         scans.append(scan)
         left += unused
-    return _of_one_kind(_named(scans, root)), left
+    return _of_one_kind([*_named(scans, root), *series]), left
 
 
 def _base(image: Found, stems: set[Path]) -> tuple[tuple[str, ...], str]:

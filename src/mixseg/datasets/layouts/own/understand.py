@@ -12,6 +12,7 @@ from mixseg.datasets.labels import LabelFlags, describe
 from mixseg.datasets.layouts.own import description
 from mixseg.datasets.layouts.own.description import Description
 from mixseg.datasets.layouts.own.descriptions import read_namings
+from mixseg.datasets.layouts.own.dicom import DicomFiles, find_dicom
 from mixseg.datasets.layouts.own.files import Found, list_files, look
 from mixseg.datasets.layouts.own.labellings import BACKGROUND, UNLABELED, Labelling, key, label_maps, special
 from mixseg.datasets.layouts.own.overlaps import ordered, overlapping
@@ -33,8 +34,9 @@ def understand(root: Path, flags: LabelFlags) -> ScanTable:
     flags.check(str(root))
     said = description.read(root)
     listing = list_files(root)
-    scans, labels, strange = _sorted_files(look(listing.voxels, root), said, root)
-    strange = [*listing.strange, *strange]
+    series = find_dicom(root, listing.dicom)
+    scans, labels, strange = _sorted_files(look(listing.voxels, root), series, said, root)
+    strange = [*listing.strange, *series.unplaced, *strange]
     if not scans:
         raise MixsegError(
             f"{root} holds {len(listing.voxels)} label maps and no image: add the images, or give the folder that "
@@ -58,10 +60,10 @@ def understand(root: Path, flags: LabelFlags) -> ScanTable:
 
 
 def _sorted_files(
-    found: Sequence[Found], said: Description, root: Path
+    found: Sequence[Found], series: DicomFiles, said: Description, root: Path
 ) -> tuple[list[Scan], dict[str, list[Found]], list[Unplaced]]:
     """The scans, the label files of each, and what is neither; mixseg.json comes before signs."""
-    by_path = {each.path: each for each in found}
+    by_path = {each.path: each for each in (*found, *series.files)}
     scans: list[Scan] = []
     labels: dict[str, list[Found]] = {}
     taken: set[Path] = set()
@@ -77,11 +79,14 @@ def _sorted_files(
             labels[name] = [by_path.get(path) or _missing(path, root) for path in files]
         taken |= {*entry.images, *(entry.labels or ())}
     free = [each for each in found if each.path not in taken]
-    more, strange = find_scans([each for each in free if each.role == "image"], root)
+    unread = [each for each in free if each.role == "image"]
+    more, strange = find_scans(unread, root, [scan for scan in series.scans if scan.images[0].path not in taken])
     scans = [*scans, *more]
     paired, lost = pair([each for each in free if each.role == "label"], scans, root)
-    for name in paired.keys() - apart:
-        labels[name] = paired[name]
+    for scan in scans:
+        drawn = [label for label in series.drawn_on(scan) if label.path not in taken]
+        if scan.id not in apart and (paired.get(scan.id) or drawn):
+            labels[scan.id] = [*paired.get(scan.id, ()), *drawn]
     placed = {scan.id: [_placed(label, scan) for label in labels.get(scan.id, ())] for scan in scans}
     return (
         scans,

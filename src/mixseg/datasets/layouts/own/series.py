@@ -6,7 +6,7 @@ UIDs and the patient's id are compared here and kept nowhere: scans are called a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,17 +14,10 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.progress import track
 from mixseg.datasets import formats
 from mixseg.datasets.formats import dicom
-from mixseg.datasets.layouts.base import files_below
 from mixseg.datasets.layouts.table import Unplaced
-
-DEEPEST = 8
-"""So many folders below each other are looked through; archives nest patient, study and series."""
 
 MANY = 500
 """From this many files on, reading their headers takes long enough for a progress bar."""
-
-INDEX = "DICOMDIR"
-"""The table of contents of a disc, which holds no slices."""
 
 UID = re.compile(r"\d+(\.\d+){4,}")
 
@@ -78,14 +71,8 @@ class Found:
     unplaced: tuple[Unplaced, ...]
 
 
-def dicom_files(root: Path) -> Iterator[Path]:
-    """The files of slices, segmentations and the like in ``root``, whatever they are called."""
-    return (path for path in files_below(root, depth=DEEPEST) if path.name != INDEX and formats.is_dicom(path))
-
-
-def find_series(root: Path, files: Sequence[Path] | None = None) -> Found:
-    """The series in ``root``, or of ``files`` in it."""
-    files = list(dicom_files(root)) if files is None else files
+def find_series(root: Path, files: Sequence[Path]) -> Found:
+    """The series among ``files``, which lie in ``root`` or in its folders."""
     headers, unplaced = _headers(files)
     broken = {each.file.parent: each.sentence for each in unplaced}  # of a series there, nobody knows of which
     segmentations = [header for header in headers if header.is_segmentation]

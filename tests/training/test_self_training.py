@@ -16,7 +16,7 @@ from PIL import Image
 from mixseg.cli import main
 from mixseg.core.errors import MixsegError
 from mixseg.datasets.simulate import Recipe, simulate_phantom
-from mixseg.report.comparison import comparison_rows
+from mixseg.report.contenders import common_part, gather, score_lines
 from mixseg.report.run_files import RunFiles
 from mixseg.report.self_training import write_rounds
 from mixseg.runs.build import load
@@ -176,7 +176,8 @@ def test_seeds_of_one_chain_are_compared_together_and_rounds_apart(made, tmp_pat
     config = read_config(other / "config.json")
     (other / "config.json").write_text(json.dumps({**config, "seed": 7, "proposals_from": "elsewhere"}))
     runs = [root / "rounds" / "round-1", other, root / "rounds" / "round-2"]
-    _, first, second = comparison_rows(runs)
+    found = gather(runs)
+    _, first, second = score_lines(found, common_part(found))
     assert first[:3] == ('proposals (proposals_from "lower-bound")', "network (top)", "2")
     assert second[:3] == ('proposals (proposals_from "lower-bound > proposals")', "network (top)", "1")
 

@@ -64,7 +64,7 @@ class Evaluation:
 
     def table(self) -> list[tuple[str, ...]]:
         """Means and standard deviations as lines of text, the head first."""
-        return table(summarise(self.rows))
+        return table(summarise(self.rows, intervals=True))
 
     def remarks(self) -> list[str]:
         """Sentences about what the means do not show: what was not scored, classes in neither mask."""

@@ -51,7 +51,7 @@ def verdict(run: RunFiles) -> str:
     classes, part = len(run.classes) - 1, found["part"]
     over = f" (mean of {classes} classes)" if classes > 1 else ""
     what = f"the {output_name(run.answer, run.branches)} reaches {100 * found['dsc']['mean']:.1f} % DSC{over}"
-    how = f"Estimated by {run.estimated['method']}: " if run.estimated and part in (HELD_OUT, STROKES) else ""
+    how = _estimated(run.estimated) if run.estimated and part in (HELD_OUT, STROKES) else ""
     where = "on the labelled voxels alone of" if part == STROKES else "on"
     whom = f"{count(found['cases'], f'{part_name(part)} scan')} of {count(found['patients'], 'patient')}"
     sentence = f"{how}{what} {where} {whom}, {_within(found)}"
@@ -72,6 +72,10 @@ def _figure(run: RunFiles) -> Mapping[str, Any] | None:
     """What the run is quoted with: the mean over classes of its answer, if that was scored."""
     found = mean_entry(run, part=run.parts[0], branch=run.answer) if run.parts else None
     return None if found is None or found["dsc"]["mean"] is None else found
+
+
+def _estimated(told: Mapping[str, Any]) -> str:
+    return f"Estimated by {told['method']}, in trainings of {count(told['steps'], 'step')}: "
 
 
 def _within(found: Mapping[str, Any]) -> str:

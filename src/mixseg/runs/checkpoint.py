@@ -194,6 +194,12 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _read(path: Path, device: torch.device, needed: Set[str], *, mmap: bool = False) -> dict[str, Any]:
+    if not path.exists() and path.with_name("last.pt").exists():
+        raise MixsegError(
+            f"{path.parent} has no {path.name}, as where no validation scan chooses one: take the last checkpoint.",
+            "no-best-checkpoint",
+            folder=path.parent,
+        )
     if not path.exists():
         raise MixsegError(
             f"{path} does not exist: train the run first, or name another checkpoint.", "file-missing", file=path

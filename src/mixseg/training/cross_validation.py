@@ -116,7 +116,8 @@ def train_and_estimate(
     like = next((each for each in (run, _fold(run, 0)) if each.begun), run)
     if like.begun:
         settings = {"validation": like.config.data.validation, **settings}
-    held_out = who_is_held_out(source, settings, like, hardware)
+    with on_rank_zero_only(hardware):
+        held_out = who_is_held_out(source, settings, like, hardware)
     if held_out is not None:
         settings = {**settings, "validation": "none"}
     found = assemble(source, settings, run, hardware=hardware, test=test, like=like)
@@ -126,7 +127,7 @@ def train_and_estimate(
         if cross_validation and hardware.nodes == 1:
             _estimate(run, found, held_out, source, hardware)
         else:
-            say("No patient is held out: nothing will say how good the run is.")
+            _tell(hardware, "No patient is held out: nothing will say how good the run is.")
     with on_rank_zero_only(hardware):
         say(who_trains(found.data, found.split, source.cases))
     train_on_files(run, found.config, found.data, source.cases, hardware=hardware, test=test)
@@ -187,17 +188,23 @@ def _estimate(run: RunFolder, found: Assembled, held_out: HeldOut, source: ScanF
     for number, (split, data) in enumerate(_data_of_folds(found, config, held_out)):
         fold, name = _fold(run, number), f"{held_out.method}, {number + 1} of {len(held_out.folds)}"
         if missing := unlearnable(data):
-            say(f"{name}: left out, without {enumerated(split.val, ' and ')} no scan shows {missing[0]}.")
+            _tell(hardware, f"{name}: left out, without {enumerated(split.val, ' and ')} no scan shows {missing[0]}.")
             continue
         done.append(fold)
         if _is_finished(fold, config, data):
-            say(f"{name}: finished before")
+            _tell(hardware, f"{name}: finished before")
             continue
-        say(f"{name}: without {enumerated(split.val, ' and ')}")
+        _tell(hardware, f"{name}: without {enumerated(split.val, ' and ')}")
         with processes_of_its_own():
             train_on_files(fold, config, data, source.cases, hardware=hardware)
         _say_rest(fold, len(held_out.folds) - number - 1, found.config.training.steps / config.training.steps)
     _gather(run, done, held_out, config.training.steps)
+
+
+def _tell(hardware: Hardware, sentence: str) -> None:
+    """Say it once, however many processes train together."""
+    with on_rank_zero_only(hardware):
+        say(sentence)
 
 
 def _data_of_folds(found: Assembled, config: Config, held_out: HeldOut) -> Iterator[tuple[Split, Data]]:

@@ -1,6 +1,6 @@
 """What is gained by letting strokes speak for what lies near them: DSC of completed label maps, scan by scan.
 
-    python benchmarks/complete.py SCANS RUN [--device cpu] [--reach 0 3 5 10 20] [--border 10] [--trust 1]
+    python benchmarks/complete.py SCANS RUN [--every 1] [--first 0] [--reach 0 3 5 10 20] [--border 2] [--trust 1]
 
 SCANS has partial labels and, hidden, the full masks of the same scans: `mixseg simulate` leaves them.
 Prints for each setting the mean DSC over scans and structures, and its difference from the network's own answer and
@@ -40,14 +40,17 @@ def main():
     parser.add_argument("scans", type=Path)
     parser.add_argument("run", type=Path)
     parser.add_argument("--device", default="cpu")
-    for name, values in (("reach", (0, 3, 5, 10, 20)), ("border", (10,)), ("trust", (1,))):
+    parser.add_argument("--every", type=int, default=1, help="take every so many scans")
+    parser.add_argument("--first", type=int, default=0, help="from this one on")
+    for name, values in (("reach", (0, 3, 5, 10, 20)), ("border", (2,)), ("trust", (1,))):
         parser.add_argument(f"--{name}", type=float, nargs="+", default=values)
     options = parser.parse_args()
     predictor = Predictor.of(trained_at(options.run), device=options.device)
     cases = [case for case in load(options.scans) if case.partial is not None and case.hidden is not None]
+    cases = cases[options.first :: options.every]
     scores = {}
     for case in cases:
-        native = read_image(case, **_greys(predictor))
+        native = read_image(case, grey=predictor.config.data.prepare_options.grey_range)
         probs = predictor.probabilities_on_source(predictor.prepare(native), outputs=[predictor.answer])
         truth = np.asarray(formats.read_labels(case.hidden).array)
         drawn = read_drawn(case, predictor.classes)
@@ -73,11 +76,6 @@ def main():
             apart = values - 100 * np.array(scores[other])
             text += f"   {np.nanmean(apart):+6.2f} ± {np.nanstd(apart) / np.sqrt(len(apart)):.2f} against {other}"
         print(text)
-
-
-def _greys(predictor):
-    """How an image becomes 8 bits for this run."""
-    return {"clip": predictor.config.data.clip}
 
 
 if __name__ == "__main__":

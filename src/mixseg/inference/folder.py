@@ -72,7 +72,7 @@ def predict_folder(
     targets = targets_of(find_images(places, channels=facts["channels"], without=out, say=say), out, format, pairs)
     check_not_among_images(targets, many=any(place.is_dir() for place in places))
     predictor = Predictor.of(folder, device=device, checkpoint=checkpoint, branch=branch, config=config)
-    job = Job(predictor, classes, pairs, probabilities, entropy, trained_on=facts.get("inputs", {}))
+    job = Job(predictor, classes, pairs, probabilities, entropy, trained_on=facts.get("input_ranges", {}))
     if not overwrite:
         check_not_overwriting(targets, job.endings, classes, predictor.origin, pairs)
         check_table(out)

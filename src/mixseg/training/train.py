@@ -142,7 +142,7 @@ def _facts(data: Data) -> dict[str, Any]:
     """What environment.json holds about the scans."""
     facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
     said = {
-        "inputs": ranges([scan for scans in data.train.values() for scan in scans]),
+        "input_ranges": ranges([scan for scans in data.train.values() for scan in scans]),
         "proposals": dict(data.proposals.origin) if data.proposals else {},
         "plan": list(data.plan),
         "folder": data.folder,

@@ -185,6 +185,9 @@ def test_a_folder_per_patient_is_predicted_into_folders_and_scored_by_its_own_la
     ]
     flags = LabelFlags(full=("*",))
     assert [row.dsc for row in evaluate(out, load(study, flags=flags)).rows] == [1.0, 1.0]
+    (out / "Patient 02" / "T1.nrrd").rename(out / "Patient 02" / "b.nrrd")  # of one name, it could not be known
+    assert [row.case for row in evaluate(out, made / "masks").rows] == ["b"]
+    (out / "Patient 02" / "b.nrrd").rename(out / "Patient 02" / "T1.nrrd")
     shutil.move(out, tmp_path / "moved")
     (mirrored,) = predict_folder(made / "run", [study / "Patient 01" / "T1.nrrd"], tmp_path / "one", device="cpu")
     assert mirrored == tmp_path / "one" / "T1.nrrd"

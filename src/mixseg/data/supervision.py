@@ -43,6 +43,7 @@ class Data:
         proposals: The masks of some of the scans, if another run proposed them; kept in the run folder.
         plan: Why the training grid is what it is, a sentence each, for the run folder.
         folder: Name of the folder or archive of the scans, not its path: what a report calls them.
+        nested: Inner -> outer structure, where masks show that one is a part of another.
     """
 
     classes: tuple[str, ...]
@@ -54,6 +55,7 @@ class Data:
     proposals: Proposals | None = None
     plan: Sequence[str] = ()
     folder: str = ""
+    nested: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def channels(self) -> int:

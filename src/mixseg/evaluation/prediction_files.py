@@ -100,15 +100,19 @@ def paths_of(case: Case) -> tuple[str, ...]:
 def by_case(files: Mapping[str, Path], called: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Case -> the name of its file: its id, or the longest of its other names that is no other case's too.
 
+    Masks may lie in one folder where the label maps lie in several: then the last part of the name has to do.
+
     Args:
         files: By name.
         called: Case -> its other names.
     """
     counts = Counter(name for names in called.values() for name in set(names))
+    last = Counter(name.rpartition("/")[2] for name in files)
+    whole = {name.rpartition("/")[2]: name for name in files if last[name.rpartition("/")[2]] == 1}
     found = {}
     for case, names in called.items():
         may = (case, *(name for name in names if counts[name] == 1 and name not in called))
-        if name := next((name for name in may if name in files), None):
+        if name := next((name for name in may if name in files), whole.get(case)):
             found[case] = name
     return found
 

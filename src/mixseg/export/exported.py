@@ -21,7 +21,7 @@ from mixseg.runs.model_file import ModelFile, trained_at
 ROUNDS = 200_000
 """Of the hash of a name: guessing names by trying all of them takes long."""
 
-SAID = ("classes", "channels", "python", "versions", "commit", "source", "input_ranges")
+SAID = ("classes", "channels", "python", "versions", "commit", "source", "input_ranges", "nested")
 """Facts of a run that name neither a person nor a file nor a machine."""
 
 LEARNT_FROM: tuple[Kind | str, ...] = ("full", "partial", "unlabeled", "proposed", "val")

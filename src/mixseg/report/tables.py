@@ -123,7 +123,9 @@ def changes(run: RunFiles) -> Html:
 def environment(facts: Mapping[str, Any]) -> Html:
     """Versions, device, commit and data."""
     versions = facts.get("versions", {})
-    said = {key: value for key, value in facts.items() if key not in ("versions", "protocol", "classes", "input_ranges")}
+    said = {
+        key: value for key, value in facts.items() if key not in ("versions", "protocol", "classes", "input_ranges")
+    }
     lines = [*((key, _value(value)) for key, value in said.items()), *((key, versions[key]) for key in versions)]
     return table(lines, ("what", "value"))
 

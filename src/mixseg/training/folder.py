@@ -27,6 +27,7 @@ from mixseg.datasets import formats, load, recognise
 from mixseg.datasets.contents import shows_foreground
 from mixseg.datasets.folds import make_fold
 from mixseg.datasets.labels import LabelFlags
+from mixseg.datasets.nesting import nested
 from mixseg.datasets.split import (
     Split,
     make_split,
@@ -161,6 +162,7 @@ def train_on_files(
     Raises:
         MixsegError: The folder of the run holds another one, or another process is writing it.
     """
+    data = replace(data, nested=nested(cases))
     trained = train_run(run, config, data, hardware=hardware, test=test, phases=phases)
     scored_test = bool(run.finished and run.finished["test"])
     scans = (*data.val, *(data.open_test() if scored_test else ()))

@@ -144,6 +144,7 @@ def _facts(data: Data) -> dict[str, Any]:
     said = {
         "input_ranges": ranges([scan for scans in data.train.values() for scan in scans]),
         "proposals": dict(data.proposals.origin) if data.proposals else {},
+        "nested": dict(data.nested),
         "plan": list(data.plan),
         "folder": data.folder,
     }

@@ -5,7 +5,7 @@ The home of nibabel, SimpleITK, h5py, pydicom and highdicom.
 
 from mixseg.datasets.formats.base import HDF5, SEGMENTS, SUFFIXES, TRANSPOSED, is_dicom, stem, suffix
 from mixseg.datasets.formats.geometry import Geometry, same_geometry
-from mixseg.datasets.formats.label_maps import count_ids, count_layers, read_ids, read_labels
+from mixseg.datasets.formats.label_maps import count_ids, count_layers, count_shared, read_ids, read_labels
 from mixseg.datasets.formats.peek import declares_labels, leading
 from mixseg.datasets.formats.volumes import (
     h5_keys,
@@ -25,6 +25,7 @@ __all__ = [
     "Geometry",
     "count_ids",
     "count_layers",
+    "count_shared",
     "declares_labels",
     "h5_keys",
     "is_dicom",

@@ -107,6 +107,21 @@ def count_layers(layers: Sequence[Layer]) -> list[int]:
     return [counts[layer] for layer in layers]
 
 
+def count_shared(layers: Sequence[Layer]) -> dict[tuple[int, int], int]:
+    """How many voxels two structures share, by their places in ``layers``; of one with itself, how many it has.
+
+    Raises:
+        MixsegError: A file cannot be read.
+    """
+    opened = {layer.file: _structures(layer)[1] for layer in {layer.file: layer for layer in layers}.values()}
+    masks = [opened[layer.file](layer.value) for layer in layers]
+    found = {}
+    for i, one in enumerate(masks):
+        for j, other in enumerate(masks[: i + 1]):
+            found[i, j] = found[j, i] = int(np.count_nonzero(one & other)) if one.shape == other.shape else 0
+    return found
+
+
 def _structures(one: Layer) -> tuple[Geometry, Callable[[int], NDArray[np.bool_]]]:
     """The place of the file of a layer, and where each of its structures is, whether or not they overlap."""
     if one.grid:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from mixseg.core.errors import listed
-from mixseg.core.types import Case
+from mixseg.core.types import Case, Source
 from mixseg.datasets.layouts.table import ScanRow, ScanTable
 from mixseg.report.inspection.scan import LabelMap, ScanReport
 
@@ -56,7 +56,7 @@ def understood(table: ScanTable) -> list[Row]:
 
 
 def _understood(row: ScanRow) -> Row:
-    files = (listed([path.name for path in paths]) for paths in (row.images, row.labels))
+    files = listed([_name(source) for source in row.case.image]), listed([path.name for path in row.labels])
     states: dict[str, list[str]] = {}
     for name, reading in row.structures.items():
         states.setdefault(reading.state + ("" if reading.sure else "?"), []).append(name)
@@ -64,6 +64,12 @@ def _understood(row: ScanRow) -> Row:
     telling = sorted(row.structures.items(), key=lambda pair: (pair[1].sure, pair[1].state != "strokes"))
     grounds = [f"{name}: {reading.why}" for name, reading in telling[:1] if reading.why and row.labels]
     return row.id, *files, row.kind, said, row.problem or next(iter(grounds), row.why)
+
+
+def _name(source: Source) -> str:
+    """Of a file, or of the folder of slices, which are called by numbers."""
+    count, path = len(source.files), source.path
+    return path.name if count == 1 else f"{path.parent.name} ({count} files)"
 
 
 def _geometry(scans: Sequence[ScanReport]) -> list[Row]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mixseg.datasets.evidence_compared import compared, context
+from mixseg.datasets.evidence_compared import compared, context, varies
 from mixseg.datasets.evidence_signs import Sign, by_shape
 from mixseg.datasets.label_facts import LabelFacts, StructureFacts, measure
-from mixseg.datasets.layouts.table import Reading
+from mixseg.datasets.layouts.table import Reading, State
 
 __all__ = ["LabelFacts", "judge", "measure"]
 
@@ -21,6 +21,12 @@ SURE = 3.0
 
 CLEAR = 2.0
 """How many times as much the signs of one side have to weigh as those of the other."""
+
+SHOWN = 1.75
+"""What at least the shape has to weigh by itself, or one sign of the file: many weak ones may have one cause."""
+
+ALONE = 2.5
+"""The weight of a sign that a structure needs to be sure of the contrary of all the rest in its file."""
 
 ROUNDS = 2
 """How often the structures of a file are read in the light of the others that are sure."""
@@ -36,46 +42,65 @@ def judge(files: Sequence[LabelFacts], classes: Sequence[str]) -> list[dict[str,
         files: The facts of each label map.
         classes: The names to read, without the background.
     """
-    signs = [{name: by_shape(one, name) for name in classes if _voxels(one, name)} for one in files]
+    shapes = [{name: by_shape(one, name) for name in classes if _voxels(one, name)} for one in files]
     # Only what is finished by itself is compared with: files that are alike would otherwise confirm each other.
-    alone = _read(files, signs)
+    alone = _read(files, shapes, [{name: [] for name in found} for found in shapes])
     peers = {name: _peers(files, alone, name) for name in classes}
     more = [
-        {name: [*own, *compared(one, name, peers[name])] for name, own in found.items()}
-        for one, found in zip(files, signs, strict=True)
+        {name: compared(one, name, peers[name], found) for name in found}
+        for one, found in zip(files, alone, strict=True)
     ]
-    readings = _read(files, more)
+    readings = _read(files, shapes, more)
     return [
         {name: found[name] if name in found else _empty(one, name, found) for name in classes}
         for one, found in zip(files, readings, strict=True)
     ]
 
 
-def _read(files: Sequence[LabelFacts], signs: Sequence[Signs]) -> list[dict[str, Reading]]:
-    """The readings that the signs amount to, with what the rest of each file says."""
-    readings = [{name: _weigh(own) for name, own in found.items()} for found in signs]
-    for _ in range(ROUNDS):
+def _read(files: Sequence[LabelFacts], shapes: Sequence[Signs], more: Sequence[Signs]) -> list[dict[str, Reading]]:
+    """The readings by shape and comparison, and by what the rest of each file surely is."""
+    readings: list[dict[str, Reading]] = [{} for _ in files]
+    for _ in range(1 + ROUNDS):
         mixed = any(len({each.state for each in found.values() if each.sure}) > 1 for found in readings)
         readings = [
-            {name: _weigh([*own, *context(one, name, found, mixed=mixed)]) for name, own in shape.items()}
-            for one, shape, found in zip(files, signs, readings, strict=True)
+            {
+                name: _weigh(own, other[name], context(one, name, found, mixed=mixed), _rest(found, name))
+                for name, own in shape.items()
+            }
+            for one, shape, other, found in zip(files, shapes, more, readings, strict=True)
         ]
     return readings
+
+
+def _rest(found: Readings, name: str) -> set[str]:
+    """What the other structures of the file surely are."""
+    return {reading.state for other, reading in found.items() if other != name and reading.sure}
 
 
 def _voxels(one: LabelFacts, name: str) -> int:
     return one.structures[name].voxels if name in one.structures else 0
 
 
-def _weigh(signs: Sequence[Sign]) -> Reading:
+def _weigh(shape: Sequence[Sign], comparison: Sequence[Sign], around: Sequence[Sign], rest: set[str]) -> Reading:
     """The reading that the signs amount to; the strongest of its side are the reason."""
+    signs = [*shape, *comparison, *around]
     finished = sum(sign.weight for sign in signs if sign.weight > 0)
     strokes = -sum(sign.weight for sign in signs if sign.weight < 0)
     side = 1 if finished > strokes else -1
+    state: State = "finished" if side > 0 else "strokes"
+
+    def weight(some: Sequence[Sign]) -> list[float]:
+        return [0.0, *(side * sign.weight for sign in some if side * sign.weight > 0)]
+
+    clear = abs(finished - strokes) >= SURE and max(finished, strokes) >= CLEAR * min(finished, strokes)
+    shown = max(sum(weight(shape)), max(weight(around))) >= SHOWN
+    differs = sum(weight(comparison)) >= SURE and max(weight(comparison)) >= (SURE if rest == {state} else SURE + CLEAR)
+    # Strokes taken for a finished mask spoil a model, the contrary costs a few voxels.
+    doubt = side > 0 and -min((sign.weight for sign in signs), default=0.0) >= ALONE
+    unlike = bool(rest) and state not in rest and max(weight(shape)) < ALONE
     own = sorted((sign for sign in signs if sign.weight * side > 0), key=lambda sign: -abs(sign.weight))
-    sure = abs(finished - strokes) >= SURE and max(finished, strokes) >= CLEAR * min(finished, strokes)
     why = "; ".join(sign.why for sign in own[:2]) or "nothing speaks for either"
-    return Reading("finished" if side > 0 else "strokes", why, sure)
+    return Reading(state, why, clear and (shown or differs) and not (doubt or unlike))
 
 
 def _peers(files: Sequence[LabelFacts], readings: Sequence[Readings], name: str) -> list[StructureFacts]:
@@ -97,6 +122,6 @@ def _empty(one: LabelFacts, name: str, found: Readings) -> Reading:
         return Reading("untouched", f"no voxel, where {strokes[0]} is only strokes", sure)
     if not found:
         return Reading("untouched", "nothing is painted in this file")
-    sure = all(reading.sure for reading in found.values())
-    others = len(found)
-    return Reading("absent", f"no voxel, where {others} other structures are finished", sure and others > 1)
+    # Forgotten and absent look alike: an organ is seldom absent, a lesion often.
+    sure = varies(name) and all(reading.sure for reading in found.values())
+    return Reading("absent", f"no voxel, where {', '.join(found)} {'is' if len(found) == 1 else 'are'} finished", sure)

@@ -36,10 +36,10 @@ def by_shape(one: LabelFacts, name: str) -> list[Sign]:
         _gaps(axis, within=within),
         _one_slice(structure, within=within),
         _body(structure, axis),
-        _patchy(one, axis),
+        _patchy(one, structure, axis),
         _lines(axis),
         _thick(structure),
-        _moat(structure, axis),
+        _moat(one, structure, axis),
         _apart_within(one, name),
         _together(one, structure),
         _all_apart(one),
@@ -65,16 +65,18 @@ def continuous(structure: StructureFacts) -> bool:
     return all(len(axis.painted) >= 3 and axis.single < 0.3 and axis.likeness >= 0.5 for axis in structure.axes)
 
 
-def cut(structure: StructureFacts) -> bool:
+def cut(structure: StructureFacts, *, thin: bool = False) -> bool:
     """Whether it ends with a large area, though the image goes on: for at least half of its length.
 
-    A body's last slice is small. Hearts end flat at the base, but there the image ends too, or two slices later; thin
-    vessels may end anywhere.
+    A body's last slice is small. Hearts end flat at the base, but there the image ends too, or two slices later. Thin
+    long vessels may end anywhere: they count only where ``thin`` says so.
     """
+    compact = max(structure.extent) <= 2.5 * min(structure.extent)
+    least = 0 if thin else 5 if compact else 7
     return any(
         end > 0.6 and left >= 0.5 * len(axis.painted)
         for axis in structure.axes
-        if len(axis.painted) >= 4 and axis.width >= 7
+        if len(axis.painted) >= 4 and axis.width >= least
         for end, left in zip(axis.ends, (axis.painted[0], axis.size - 1 - axis.painted[-1]), strict=True)
     )
 
@@ -88,7 +90,7 @@ def _gaps(axis: AxisFacts, *, within: bool) -> Sign | None:
     less = 0.2 if within else 1.0
     if axis.step > 1 and count >= 4:
         return Sign(-5 * less, f"painted on every {_nth(axis.step)} slice alone{full}")
-    weight = 1.25 if count == 2 else 5 if axis.length >= 4 * axis.mm else 2.5
+    weight = 5 if count > 2 and axis.length >= 4 * axis.mm else 1.25 if count == 2 and full else 2.5
     return Sign(-weight * less, f"painted on {count} slices that lie apart{full}")
 
 
@@ -109,22 +111,25 @@ def _body(structure: StructureFacts, axis: AxisFacts) -> Sign | None:
     flat = cut(structure)
     end = ", but cut off at an end" if flat else ""
     why = f"neighbouring slices agree by {100 * alike:.0f} % on {count} slices without a gap{end}"
-    smooth = max(each.roughness for each in structure.axes) <= 1.6
     if axis.width >= WIDE and alike >= 0.55:
         return Sign(1 if flat else 4, why)
-    return Sign(2, why) if smooth and not flat else None
+    wide = 3 if axis.width >= WIDE and alike >= 0.45 else 2
+    # Several bodies begin and end each for itself.
+    rough = max(each.roughness for each in structure.axes)
+    smooth = rough <= 1.6 or (rough <= 0.5 * structure.components and min(each.width for each in structure.axes) >= 3)
+    return Sign(1 if cut(structure, thin=True) else wide, why) if smooth and not flat else None
 
 
-def _patchy(one: LabelFacts, axis: AxisFacts) -> Sign | None:
+def _patchy(one: LabelFacts, structure: StructureFacts, axis: AxisFacts) -> Sign | None:
     """Neighbouring slices that hardly agree, though what is painted is much wider than they are apart."""
-    if len(axis.painted) < 4 or axis.single >= APART:
+    # The wall of a heart is thin, and the next slice's ring lies beside it: then the heart as a whole agrees.
+    if len(axis.painted) < 4 or axis.single >= APART or (touch(structure) >= 0.3 and continuous(one.whole)):
         return None
     why = f"neighbouring slices agree by {100 * axis.likeness:.0f} %"
-    wide = axis.width * min(one.spacing) >= 2 * axis.mm
-    if axis.likeness < 0.4 and wide and axis.width >= 5:
-        return Sign(-2.5, why)
+    if axis.width >= 5 and axis.width * min(one.spacing) >= 2 * axis.mm and axis.likeness < 0.4:
+        return Sign(-3 if axis.likeness < 0.3 else -2, why)
     if axis.likeness < 0.25 and axis.length >= 3 * axis.mm:
-        return Sign(-2, why)
+        return Sign(-2 if axis.likeness < 0.15 else -1, why)
     return None
 
 
@@ -133,24 +138,30 @@ def _lines(axis: AxisFacts) -> Sign | None:
     if axis.inside >= 0.05:
         return None
     why = f"{axis.pieces} lines of which {100 * axis.inside:.0f} % is inside"
-    return Sign(-3 if axis.likeness < 0.2 else -1, why)
+    return Sign(-3 if axis.likeness < 0.2 and len(axis.painted) > 2 else -1, why)
 
 
 def _thick(structure: StructureFacts) -> Sign | None:
     """Three voxels thick from whatever side: a stroke is one slice thick, and the next slice's lies elsewhere."""
-    if min(axis.width for axis in structure.axes) < 3 or not continuous(structure):
+    if min(axis.width for axis in structure.axes) < 3 or not continuous(structure) or cut(structure):
         return None
     share = min(axis.inside for axis in structure.axes)
-    return Sign(1.5, f"seen from any side {100 * share:.0f} % of it is inside") if share >= 0.3 else None
+    alike = min(axis.likeness for axis in structure.axes)
+    if share < 0.4:
+        return None
+    weight = 2.5 if share >= 0.5 and alike >= 0.6 else 1.5
+    less = 0.5 if cut(structure, thin=True) else 1.0
+    return Sign(weight * less, f"seen from any side {100 * share:.0f} % of it is inside")
 
 
-def _moat(structure: StructureFacts, axis: AxisFacts) -> Sign | None:
-    """Unpainted all round, inside of what is painted: the rest of it is there."""
+def _moat(one: LabelFacts, structure: StructureFacts, axis: AxisFacts) -> Sign | None:
+    """Unpainted beside it, inside of what is painted: the rest of it is there."""
     why = f"{100 * axis.enclosed:.0f} % of its border is at a hole in what is painted"
     if axis.enclosed >= 0.8 and touch(structure) <= 0.2:
         return Sign(-3, why)
-    if axis.enclosed >= 0.1 and touch(structure) >= 0.5:
-        return Sign(-2, why)
+    # A myocardium lies round a cavity that may be unpainted; but what is in the middle of a finished organ does not.
+    if axis.enclosed >= 0.1 and touch(structure) >= 0.25 and continuous(one.whole):
+        return Sign(-2.5, why)
     return None
 
 
@@ -176,7 +187,8 @@ def _together(one: LabelFacts, structure: StructureFacts) -> Sign | None:
     if share < 0.3:
         return None
     why = f"{100 * share:.0f} % of its border touches another structure"
-    return Sign((2.5 if share >= 0.6 else 1.5) if continuous(one.whole) else 1, why)
+    weight = 2.5 if share >= 0.6 else 2.0 if share >= 0.4 else 1.25
+    return Sign(weight if continuous(one.whole) else 1, why)
 
 
 def _all_apart(one: LabelFacts) -> Sign | None:

@@ -1,12 +1,15 @@
+import json
+
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from made_runs import config, data
 from mixseg.core.errors import MixsegError
 from mixseg.runs.device import Hardware
+from mixseg.runs.folder import RunFolder
 from mixseg.runs.log import read_log
 from mixseg.training.trackers import STORE, make_trackers, numbers
-from mixseg.training.train import train
+from mixseg.training.train import train, train_run
 
 CPU = Hardware("cpu")
 
@@ -60,3 +63,11 @@ def test_mlflow_keeps_all_runs_of_a_folder_and_a_continued_one_once(tmp_path):
         (entry["step"], entry["dsc"]["bottom"]["disc"]) for entry in entries
     ]
     assert [point.step for point in history] == [2, 4, 6]
+
+
+def test_a_hook_of_ones_own_is_given_every_entry_of_the_log(tmp_path):
+    seen = []
+    train_run(RunFolder(tmp_path / "run"), config(steps=4, validate_every=2), data(), hardware=CPU, on_log=seen.append)
+    assert [entry["step"] for entry in seen] == [2, 4]
+    assert json.dumps(seen) == json.dumps(read_log(tmp_path / "run" / "log.jsonl"))
+    assert dict(numbers(seen[-1]))["loss"] == seen[-1]["loss"]

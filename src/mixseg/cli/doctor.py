@@ -6,12 +6,15 @@ import os
 import platform
 import shutil
 import sysconfig
+from collections import Counter
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from mixseg.core.messages import result
+from mixseg.core.errors import enumerated
+from mixseg.core.messages import result, say
+from mixseg.runs.provenance import commit
 
 LIBRARIES = (
     "lightning-fabric",
@@ -25,6 +28,8 @@ LIBRARIES = (
     "matplotlib",
     "tyro",
 )
+IN_A_PAPER = ("lightning-fabric", "numpy", "scipy", "scikit-image", "nibabel", "SimpleITK")
+"""What figures depend on."""
 EXTRAS = {
     "tensorboard": "curves in TensorBoard",
     "mlflow": "curves in MLflow",
@@ -77,20 +82,54 @@ class Machine:
     free_gib: float = 100.0
 
 
-def doctor() -> None:
+def doctor(*, report: bool = False) -> None:
     """Print versions, devices, what torch sees, and what is known to be slow here.
 
     $ mixseg doctor
 
     is the first thing to run when something is slow, and to quote when something is wrong.
+
+    $ mixseg doctor --report
+
+    prints the sentences about hardware and software that a paper needs.
+
+    Args:
+        report: A paragraph for a paper, in place of the table.
     """
     from mixseg.cli.printing import print_list, print_table
 
     machine = examine()
+    if report:
+        result({"paragraph": paragraph(machine)})
+        say(paragraph(machine))
+        return
     found = [*_software(), *_hardware(machine)]
     print_table(found)
     result({**dict(found), "remarks": remarks(machine)})
     print_list(remarks(machine), "Good to know:")
+
+
+def paragraph(machine: Machine) -> str:
+    """Hardware and software as the methods section of a paper has them."""
+    gpus = [f"{count} x {gpu.name} ({gpu.memory_gib:.0f} GiB)" for gpu, count in Counter(machine.gpus).items()]
+    where = enumerated(gpus, " and ") or ("an Apple GPU" if machine.mps else "the CPU alone")
+    cuda = f", CUDA {machine.cuda_build}" if machine.cuda_build and machine.gpus else ""
+    libraries = (f"{name} {found}" for name in IN_A_PAPER if (found := installed(name)))
+    source = commit()
+    version = f"{installed('mixseg') or 'unknown'}{f' (commit {source[:12]})' if source else ''}"
+    return (
+        f"Experiments ran on {where} in a machine with {processor()}, of which {machine.cores} cores were used, under "
+        f"{platform.system()} {platform.release()}. The software was mixseg {version} with Python "
+        f"{platform.python_version()}, PyTorch {machine.torch}{cuda}, {', '.join(libraries)}."
+    )
+
+
+def processor() -> str:
+    """What the processor is called, or its kind where the system does not say."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
 
 
 def examine() -> Machine:

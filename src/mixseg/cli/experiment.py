@@ -43,6 +43,8 @@ class PartFlags:
         split: Who is train, val and test, if that is not beside the scans.
         test: Score the test scans, once, and report them; else validation scans. The built-in ones are always scored.
         yes: Do not ask whether so many runs are meant.
+        verify: A file of published runs, such as docs/results/runs.jsonl: say of every run whether it lies where
+            another training of the same settings would.
     """
 
     quick: bool = False
@@ -54,6 +56,7 @@ class PartFlags:
     split: File = None
     test: bool = False
     yes: bool = False
+    verify: File = None
 
     def request(self, own: Comparison | None = None) -> Request:
         """The same for the planner; of a comparison of one's own, the flags win over its file."""
@@ -225,7 +228,23 @@ def experiment(
         )
     _print_results(folder)
     _say_hidden(before, folder)
-    return _failures(status)
+    strange = _verify(folder, part.verify) if part.verify else 0
+    return _failures(status) or strange
+
+
+def _verify(folder: Path, published: Path) -> int:
+    """Print how the runs stand beside published ones; the exit code says whether any lies outside."""
+    from mixseg.cli.printing import emit_table, print_table
+    from mixseg.report.experiment.results import read_results
+    from mixseg.report.experiment.verify import OUTSIDE, verified_table, verify
+
+    found = verify(read_results(folder), published)
+    table = verified_table(found)
+    for group in table.groups:
+        print_table(group.lines, table.head, title=f"\n{table.title}: {published}")
+        emit_table(group.lines, table.head, table=table.title)
+    say(f"\n{table.reading}")
+    return SOME_FAILED if any(each.standing == OUTSIDE for each in found) else 0
 
 
 def _own(name: str, part: PartFlags) -> Comparison | None:

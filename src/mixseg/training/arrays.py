@@ -23,6 +23,7 @@ from mixseg.inference.model import Model, as_path
 from mixseg.runs.config import Config, flat
 from mixseg.runs.device import Hardware, torch_as_it_was
 from mixseg.runs.folder import RunFolder
+from mixseg.runs.log import OnEntry
 from mixseg.training.assemble import assemble
 from mixseg.training.plan.settings import planned
 from mixseg.training.train import train_run
@@ -37,6 +38,7 @@ def train(
     val: Iterable[Native] = (),
     test: Iterable[Native] = (),
     device: Device = "auto",
+    on_log: OnEntry | None = None,
     **settings: Any,  # noqa: ANN401 - config keys, each with its own type
 ) -> Model:
     """A model trained on ``scans``; called again, it goes on where it stopped, or returns what is finished.
@@ -49,6 +51,7 @@ def train(
         val: Scans with full masks, to choose the best checkpoint with.
         test: Scans with full masks, scored once the training is over.
         device: "auto" takes the GPU if there is one.
+        on_log: Is given each entry of the log once it is written: for a tracker of your own, see docs/how-to/train.md.
         settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``; what is not
             given is planned from the scans and the memory, as ``mixseg train`` does.
     """
@@ -64,7 +67,7 @@ def train(
     run, source = RunFolder(as_path(out, "out")), Arrays(scans, val, test, classes)
     hardware = Hardware(device)
     found = assemble(source, settings, run, hardware=hardware, test=bool(test))
-    train_run(run, found.config, found.data, hardware=hardware, test=bool(test))
+    train_run(run, found.config, found.data, hardware=hardware, test=bool(test), on_log=on_log)
     return Model(run.path, device=device)
 
 

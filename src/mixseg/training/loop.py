@@ -23,7 +23,7 @@ from mixseg.runs.build import evaluating, speed_up, without_compiling
 from mixseg.runs.checkpoint import State, Writer
 from mixseg.runs.config import Config
 from mixseg.runs.device import end_others, on_rank_zero
-from mixseg.runs.log import Log, Phases, Record
+from mixseg.runs.log import Log, OnEntry, Phases, Record
 from mixseg.training.step import PLAIN_FIRST, make_optimizer, make_step
 from mixseg.training.trackers import make_trackers
 
@@ -45,10 +45,12 @@ def fit(
     fabric: Fabric,
     phases: Phases | None = None,
     writer: Writer | None = None,
+    on_log: OnEntry | None = None,
 ) -> State:
     """Train ``method`` to ``config.training.steps``, from where the folder's last checkpoint left off.
 
-    Writes ``last.pt``, ``best.pt`` and ``log.jsonl``; a given ``writer`` may still be at it afterwards. Order and noise
+    Writes ``last.pt``, ``best.pt`` and ``log.jsonl``; a given ``writer`` may still be at it afterwards; ``on_log`` is
+    given each entry of the log. Order and noise
     depend on the seed and a step's number alone: a run that was killed and resumed ends with the same weights.
     """
     state = State(method, make_optimizer(method, config))
@@ -66,7 +68,7 @@ def fit(
         Progress("training", total=config.training.steps, done=state.step, silent=not fabric.is_global_zero) as bar,
         ExitStack() as plainly,
     ):
-        pause = _Pause(validate, config, folder, fabric, state, bar, writer, phases, interrupts)
+        pause = _Pause(validate, config, folder, fabric, state, bar, writer, phases, interrupts, on_log)
         train_on = make_step(model, optimizer, feed, config, fabric)
         compiled = state.step + PLAIN_FIRST + 1 if fabric.device.type == "cuda" else None
         phases.end("start")
@@ -170,6 +172,7 @@ class _Pause:
         writer: Writer,
         phases: Phases,
         interrupts: Interrupts,
+        on_log: OnEntry | None,
     ) -> None:
         self.validate, self.config, self.folder = validate, config, folder
         self.fabric, self.state, self.bar, self.writer, self.phases = fabric, state, bar, writer, phases
@@ -177,7 +180,8 @@ class _Pause:
         self.log: Log | None = None
         if fabric.is_global_zero:
             trackers = make_trackers(folder, config, keep_until=state.step)
-            self.log = Log(folder / "log.jsonl", keep_until=state.step, listeners=[each.write for each in trackers])
+            listeners = [*(each.write for each in trackers), *([on_log] if on_log else [])]
+            self.log = Log(folder / "log.jsonl", keep_until=state.step, listeners=listeners)
         self.began, self.saved = time.monotonic(), -math.inf  # so that the first look leaves a checkpoint
         if 0 < state.step < config.training.steps:
             bar.say(f"{folder} goes on after step {state.step} of {config.training.steps}.")

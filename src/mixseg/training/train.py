@@ -40,7 +40,7 @@ from mixseg.runs.device import (
     settle_precision,
 )
 from mixseg.runs.folder import RunFolder, environment
-from mixseg.runs.log import Phases, read_log
+from mixseg.runs.log import OnEntry, Phases, read_log
 from mixseg.training.assemble import settle_batch, settle_largest
 from mixseg.training.checks import check_classes, remarks
 from mixseg.training.loop import fit
@@ -82,6 +82,7 @@ def train_run(
     hardware: Hardware | None = None,
     test: bool = False,
     phases: Phases | None = None,
+    on_log: OnEntry | None = None,
 ) -> Trained | None:
     """Train, or go on with, ``run``; then predict and score the validation scans (and the test scans).
 
@@ -124,7 +125,7 @@ def train_run(
         if begun:
             if (told := remarks(config, data)) and fabric.is_global_zero:
                 say(*told)
-            state = _fit(config, data, run, fabric, phases, writer)
+            state = _fit(config, data, run, fabric, phases, writer, on_log)
         _let_go(fabric)
         if state is not None:
             held.enter_context(terminable())  # so that the last checkpoint is written to its end
@@ -189,7 +190,15 @@ def labelled_patches(log: Sequence[Mapping[str, Any]]) -> float | None:
     return hits / drawn if drawn else None
 
 
-def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: Phases, writer: Writer) -> State:
+def _fit(
+    config: Config,
+    data: Data,
+    folder: RunFolder,
+    fabric: Fabric,
+    phases: Phases,
+    writer: Writer,
+    on_log: OnEntry | None = None,
+) -> State:
     feed = Feed(
         data.train,
         config.training.batch.counts,
@@ -206,7 +215,17 @@ def _fit(config: Config, data: Data, folder: RunFolder, fabric: Fabric, phases: 
     watched = [*data.train.get("partial", ()), *data.train.get("unlabeled", ())]
     seen, classes = data.train["full"], data.classes
     validation = Validation(data.val, watched, seen, classes=classes, config=config, device=fabric.device, feed=feed)
-    return fit(method, feed, validation, config=config, folder=folder.path, fabric=fabric, phases=phases, writer=writer)
+    return fit(
+        method,
+        feed,
+        validation,
+        config=config,
+        folder=folder.path,
+        fabric=fabric,
+        phases=phases,
+        writer=writer,
+        on_log=on_log,
+    )
 
 
 def _assess(trained: Trained, data: Data, run: RunFolder, *, test: bool) -> list[Row]:

@@ -22,8 +22,8 @@ WITHIN, OUTSIDE, UNKNOWN, NO_SPREAD = "within", "outside", "no published run of 
 HEAD = ("row", "setting", "published seeds", "published DSC (%)", "another would lie in", "here (%)", "which is")
 READING = (
     "DSC of the answer at the last checkpoint, mean over scans, then over classes. Published: the mean over seeds ± "
-    "their standard deviation. Another training would lie in that range in 95 % of all cases: Student's t for one further "
-    "value beside so many. Runs are matched by every setting that makes another run, but the seed."
+    "their standard deviation. Another training would lie in that range in 95 % of all cases (Student's t for one "
+    "further value beside so many). Runs are matched by every setting that makes another run, but the seed."
 )
 
 

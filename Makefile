@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test notebooks fuzz lint format clean
+.PHONY: demo test notebooks fuzz lint format sbom clean
 
 demo: $(READY)
 	$(BIN)/mixseg demo --out demo
@@ -37,6 +37,10 @@ $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@
+
+# What runs with the package: a table for the docs, and a bill of materials for programs.
+sbom: $(READY)
+	$(BIN)/python benchmarks/dependencies.py sbom.json
 
 clean:
 	rm -rf $(VENV) build dist demo

@@ -245,8 +245,11 @@ def test_names_of_ids_come_from_the_nearest_description_and_conflicts_are_named(
     assert "dseg.tsv" in table.rows[0].problem
 
 
-def bad_label(root):
-    nifti(root / "b-label.nii.gz", outlined())
+def test_a_dataset_json_without_its_folders_just_names_ids(tmp_path):
+    pair(tmp_path, "images/a.nii.gz", "labels/a.nii.gz", outlined())
+    (tmp_path / "dataset.json").write_text('{"labels": {"background": 0, "liver": 1, "lesion": 2}}')
+    assert recognise(tmp_path) == "own"
+    assert read_table(tmp_path).classes == ("background", "liver", "lesion")
 
 
 BAD = {

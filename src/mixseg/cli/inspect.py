@@ -88,7 +88,7 @@ def _print(found: Inspection) -> None:
         print_table(rows, head)
     print_list(found.meanings, "What the label ids mean:")
     print_list(found.oddities, "Worth a second look:")
-    print_list(found.problems, "Bad files:")
+    print_list(found.other_problems, "Bad files:")
     print_list(found.questions, "Finished masks or strokes? train asks; say --full GLOB or --scribbles GLOB:")
 
 

@@ -49,8 +49,8 @@ def inspection_page(inspection: Inspection) -> str:
         sections.append(("Finished masks or strokes?", joined([asked, bullets(inspection.questions)])))
     if rows := inspection.understood():
         sections.append(("What was understood", table(rows[1:], rows[0])))
-    if inspection.problems:
-        sections.append(("Bad files", bullets(inspection.problems)))
+    if problems := inspection.other_problems:
+        sections.append(("Bad files", bullets(problems)))
     if inspection.oddities:
         sections.append(("Worth a second look", bullets(inspection.oddities)))
     head, *rows = inspection.class_table()

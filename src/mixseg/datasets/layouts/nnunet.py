@@ -17,12 +17,14 @@ import numpy as np
 
 from mixseg.core.errors import MixsegError, did_you_mean, listed
 from mixseg.core.progress import track
+from mixseg.core.text_files import read_json
 from mixseg.core.types import IGNORE, Case, Source
 from mixseg.datasets import formats
 from mixseg.datasets.labels import Decision, LabelFlags, detect, thin
 from mixseg.datasets.layouts import nnunet_json
 from mixseg.datasets.layouts.base import Say, entries, keyed, patient_and_frame, silent, unique
 from mixseg.datasets.layouts.nnunet_writer import Item, write_dataset
+from mixseg.datasets.layouts.own.files import list_files
 
 __all__ = ["Item", "cases", "count_declared", "fits", "label_source", "write_dataset"]
 
@@ -82,8 +84,14 @@ def images(root: Path) -> list[Case]:
 
 
 def fits(root: Path) -> bool:
-    """Whether there is a dataset.json."""
-    return any(path.name == nnunet_json.NAME for path in entries(root))
+    """Whether there is a dataset.json, and the folders that it is about; elsewhere it may just name labels."""
+    there = {path.name for path in entries(root)}
+    if nnunet_json.NAME not in there:
+        return False
+    content = read_json(root / nnunet_json.NAME) if any(path.is_dir() for path in entries(root)) else {}
+    lists = isinstance(content, dict) and "dataset" in content
+    folders = {f"{what}{part}" for what in ("images", "labels") for part in SPLITS}
+    return bool(there & folders) or lists or not list_files(root).voxels
 
 
 def _scans(root: Path, description: nnunet_json.Description) -> list[_Scan]:

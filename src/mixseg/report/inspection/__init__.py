@@ -65,6 +65,12 @@ class Inspection:
         return [*self.table.problems, *(sentence for one in self.scans for sentence in one.problems)]
 
     @property
+    def other_problems(self) -> list[str]:
+        """Those that no line of ``understood`` says."""
+        shown = self.table.problems if self.understood() else []
+        return [sentence for sentence in self.problems if sentence not in shown]
+
+    @property
     def questions(self) -> list[str]:
         """What somebody has to say before a training: whether labels are finished, a sentence per structure."""
         return [

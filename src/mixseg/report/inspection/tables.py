@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -49,10 +50,11 @@ def understood(table: ScanTable) -> list[Row]:
     head = ("scan", "image", "labels", "kind", "structures", "why")
     rows = [row for row in table.rows if len(table.rows) < MOST or row.labels or row.problem]
     lines = [_understood(row) for row in rows]
+    root = f"{table.folder}{os.sep}"
     if len(rows) < len(table.rows):
         lines.append((f"{len(table.rows) - len(rows)} more", "", "", "unlabeled", "", "no labels"))
     strange = [("", each.file.name, "", "not read", "", each.sentence) for each in table.unplaced]
-    return [head, *lines, *strange]
+    return [head, *(tuple(cell.replace(root, "") for cell in line) for line in (*lines, *strange))]
 
 
 def _understood(row: ScanRow) -> Row:

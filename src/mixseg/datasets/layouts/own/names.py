@@ -15,8 +15,9 @@ def _words(text: str) -> tuple[str, ...]:
 
 LABEL_WORDS = frozenset(
     _words(
-        "label labels labelmap lbl seg segs segmentation segmentations segment mask masks scribble scribbles stroke "
-        "strokes annotation annotations annotated annot gt groundtruth truth dseg roi rois contour contours manual"
+        "label labels labelstr labelsts labelmap lbl seg segs segmentation segmentations segment mask masks scribble "
+        "scribbles stroke strokes annotation annotations annotated annot gt groundtruth truth dseg roi rois contour "
+        "contours manual"
     )
 )
 """Parts of names that labels have."""

@@ -95,6 +95,8 @@ def _whole(
 class _Job:
     labelling: Labelling
     classes: tuple[str, ...]
+    called: Path
+    """Its files with their folders, in one name: what words say of one is evidence."""
 
 
 def read_all(
@@ -108,7 +110,7 @@ def read_all(
         said: By the user.
         root: The folder of the scans.
     """
-    jobs = [_Job(each, classes) for of_one in maps.values() for each in of_one]
+    jobs = [_Job(each, classes, _called(each, root)) for of_one in maps.values() for each in of_one]
     names = [job.labelling.files[0].name for job in jobs]
     workers = 1 if len(jobs) < MANY else None
     measured = run_all(_measured, jobs, names=names, label="reading labels", workers=workers)
@@ -127,6 +129,11 @@ def read_all(
     return result
 
 
+def _called(each: Labelling, root: Path) -> Path:
+    parts = dict.fromkeys(part for file in each.files for part in file.relative_to(root).parts)
+    return Path(" ".join(parts))
+
+
 def _measured(job: _Job) -> LabelFacts | str:
     """The facts of one label map, or why there are none: it runs in a process of its own."""
     each, classes = job.labelling, job.classes
@@ -141,7 +148,7 @@ def _measured(job: _Job) -> LabelFacts | str:
     except MixsegError as error:
         return str(error)
     there = {number: name for name, number in numbers.items() if name in each.names.values()}
-    return measure(volume.array, there, file=each.files[0], spacing=volume.spacing, status=each.status)
+    return measure(volume.array, there, file=job.called, spacing=volume.spacing, status=each.status)
 
 
 def _read(scan: str, root: Path, each: Labelling, facts: LabelFacts, judged: Mapping[str, Reading], said: Said) -> Read:

@@ -90,7 +90,8 @@ def _scores(run: RunFiles) -> Html:
         note += "Partly labelled scans are scored on their labelled voxels alone, which says little about borders. "
     if left_out:
         note += "Left out: scans that have the class neither in the truth nor in the prediction. "
-    if all(entry["hd95_mm"]["mean"] is None for entry in entries):
+    known = [any(entry[f"hd95_{unit}"]["mean"] is not None for entry in entries) for unit in ("vox", "mm")]
+    if known == [True, False]:
         note += IN_VOXELS
     return joined([*bodies, paragraph(note, kind="soft")])
 

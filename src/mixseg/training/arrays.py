@@ -38,6 +38,7 @@ def train(
     val: Iterable[Native] = (),
     test: Iterable[Native] = (),
     device: Device = "auto",
+    cross_validation: bool = True,
     on_log: OnEntry | None = None,
     **settings: Any,  # noqa: ANN401 - config keys, each with its own type
 ) -> Model:
@@ -51,15 +52,16 @@ def train(
         val: Scans with full masks, to choose the best checkpoint with.
         test: Scans with full masks, scored once the training is over.
         device: "auto" takes the GPU if there is one.
+        cross_validation: Of a folder with few full masks: estimate from shorter trainings that leave patients out.
         on_log: Is given each entry of the log once it is written: for a tracker of your own, see docs/how-to/train.md.
         settings: Any config key, such as ``preset="quick"``, ``method="kl"``, ``steps=500``, ``dims=3``; what is not
             given is planned from the scans and the memory, as ``mixseg train`` does.
     """
     settings = flat(settings)
     if isinstance(scans, ScanTable | Path | str):
-        return _train_folder(
-            scans, as_path(out, "out"), settings, device, {"classes": classes, "val": val, "test": test}
-        )
+        _check_nothing_else({"classes": classes, "val": val, "test": test})
+        _train_folder(scans, as_path(out, "out"), settings, device, cross_validation=cross_validation)
+        return Model(as_path(out, "out"), device=device)
     scans, val, test = _listed(scans, "scans"), _listed(val, "val"), _listed(test, "test")
     if not scans:
         raise MixsegError("There is no scan to train on: give at least one with a full mask.", "no-scans")
@@ -71,26 +73,30 @@ def train(
     return Model(run.path, device=device)
 
 
-def _train_folder(
-    scans: ScanTable | Path | str, out: Path, settings: Mapping[str, Any], device: Device, others: Mapping[str, object]
-) -> Model:
-    """The same for files, as ``mixseg train`` does; ``others`` are arguments that a folder has no use for."""
-    from mixseg.training.folder import train_folder  # here, as it reads image files
-
-    if given := next((name for name, value in others.items() if value not in (None, ())), ""):
+def _check_nothing_else(arguments: Mapping[str, object]) -> None:
+    """Nothing, or one sentence about one of the ``arguments`` that a folder has no use for, if it was given."""
+    if given := next((name for name, value in arguments.items() if value not in (None, ())), ""):
         raise MixsegError(
             f"The scans of a folder have names and a split of their own: leave {given} out (split=FILE names a split).",
             "setting-not-applicable",
             key=given,
         )
+
+
+def _train_folder(
+    scans: ScanTable | Path | str, out: Path, settings: Mapping[str, Any], device: Device, *, cross_validation: bool
+) -> None:
+    """The same for files, as ``mixseg train`` does."""
+    from mixseg.training.cross_validation import train_and_estimate  # here, as it reads image files
+
+    more: dict[str, Any] = {}
     if isinstance(scans, ScanTable):
         scans.check_sure()
-        train_folder(
-            scans.folder, out, settings=settings, dataset=scans.layout, cases=scans.cases, hardware=Hardware(device)
-        )
-    else:
-        train_folder(Path(scans), out, settings=settings, hardware=Hardware(device))
-    return Model(out, device=device)
+        more = {"dataset": scans.layout, "cases": scans.cases}
+    folder = scans.folder if isinstance(scans, ScanTable) else Path(scans)
+    train_and_estimate(
+        folder, out, settings=settings, hardware=Hardware(device), cross_validation=cross_validation, **more
+    )
 
 
 class Arrays:

@@ -13,6 +13,7 @@ from mixseg.core.files import write_json
 from mixseg.core.messages import say
 from mixseg.core.progress import duration
 from mixseg.core.text_files import read_json
+from mixseg.core.types import Case
 from mixseg.data.supervision import Data, as_judges
 from mixseg.datasets.contents import shows_foreground
 from mixseg.datasets.folds import make_folds, make_stroke_folds
@@ -91,6 +92,7 @@ def train_and_estimate(
     hardware: Hardware | None = None,
     test: bool = False,
     cross_validation: bool = True,
+    cases: Sequence[Case] | None = None,
 ) -> RunFolder:
     """``train_folder``; where few patients have full masks, none is kept to validate on, and they are held out in turn.
 
@@ -106,13 +108,14 @@ def train_and_estimate(
         hardware: Where to compute.
         test: Score the test scans too.
         cross_validation: Whether to train without some of the patients at all: otherwise nothing is estimated.
+        cases: What the folder holds, if it was read before.
 
     Raises:
         MixsegError: The settings suit no scans or not these, or the run folder is another run's.
     """
     hardware, run, settings = hardware or Hardware(), RunFolder(out), flat(settings or {})
     run.check_not_foreign()
-    source = ScanFolder(folder, dataset, flags)
+    source = ScanFolder(folder, dataset, flags, cases)
     like = next((each for each in (run, _fold(run, 0)) if each.begun), run)
     if like.begun:
         settings = {"validation": like.config.data.validation, **settings}

@@ -181,8 +181,9 @@ def test_a_run_without_validation_scans_predicts_with_its_last_weights(tmp_path)
     )
     (written,) = predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", device="cpu")
     assert formats.read(written).array.shape == (16, 16, 2)
-    with pytest.raises(MixsegError, match=r"best\.pt does not exist"):
+    with pytest.raises(MixsegError, match=r"best\.pt") as caught:
         predict_folder(tmp_path / "run", tmp_path / "images", tmp_path / "out", checkpoint="best", device="cpu")
+    assert caught.value.code == "no-best-checkpoint"
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_a_label_map_says_what_it_was_made_from(made, tmp_path):
         "volumes_ml": {"disc": round(voxels * 0.03, 4)},
         "format": "nii.gz",
         "nested": {},
+        "provenance": {},
         "mixseg": __version__,
     }
     assert content(tmp_path / "a.mixseg.json")["model"] == model

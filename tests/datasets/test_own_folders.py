@@ -1,6 +1,7 @@
 """Folders as people have them: what is an image, what a label, whose, called what and drawn how."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from dataset_folders import AFFINE, make_nnunet, nifti
 from mixseg.core.types import IGNORE, Layer, Source
 from mixseg.datasets import formats, inspect, load, read_table, recognise
 from mixseg.datasets.labels import LabelFlags
-from mixseg.datasets.layouts.own import description, names
+from mixseg.datasets.layouts.own import description, names, readings
 from refusals import refused
 
 SHAPE = (30, 28, 14)
@@ -328,11 +329,15 @@ def test_globs_say_it_of_scans_in_a_known_layout_too(tmp_path):
     assert kinds["d"] == "full"
 
 
-def test_what_is_unclear_is_asked_and_counts_once_somebody_says_it(tmp_path):
+def test_what_is_unclear_is_asked_and_counts_once_somebody_says_it(tmp_path, monkeypatch):
     pair(tmp_path, "a.nii.gz", "a-label.nii.gz", outlined())
-    odd = np.zeros(SHAPE, np.uint8)
-    odd[10:13, 10:13, 6:8] = 1
-    pair(tmp_path, "b.nii.gz", "b-label.nii.gz", odd)
+    pair(tmp_path, "b.nii.gz", "b-label.nii.gz", np.minimum(drawn(), 1))
+
+    def of_two_minds(files, classes, judge=readings.judge):
+        one, other = judge(files, classes)
+        return [one, {name: replace(each, sure=each.state != "strokes") for name, each in other.items()}]
+
+    monkeypatch.setattr(readings, "judge", of_two_minds)
     table = read_table(tmp_path)
     assert [row.kind for row in table.rows] == ["full", "unsure"]
     with refused("labels-unsure", scans=["b"]):

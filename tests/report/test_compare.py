@@ -1,6 +1,7 @@
 """Runs side by side: seeds belong together, tests are paired, and unfair comparisons are said to be unfair."""
 
 import csv
+import dataclasses
 import re
 import shutil
 
@@ -14,7 +15,7 @@ from mixseg.cli import main
 from mixseg.core.errors import MixsegError
 from mixseg.core.files import write_json
 from mixseg.core.text_files import read_json
-from mixseg.evaluation.scores import read_metrics
+from mixseg.evaluation.scores import read_metrics, write_metrics
 from mixseg.report.comparison import compare_runs, write_comparison
 from mixseg.report.contenders import folder_names, gather
 
@@ -143,6 +144,18 @@ def test_the_rows_hold_the_means_over_scans_and_seeds(runs):
     values = [100 * row.dsc for path in runs[1:] for row in answer(path)]
     assert lines[1][head.index("DSC (%)")] == f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}"
     assert lines[1][head.index("scans")] == "8"
+
+
+def test_distances_stand_in_one_unit_and_the_file_for_programs_has_both(tmp_path):
+    for name in ("a", "b"):
+        write_run(tmp_path / name, classes=ATRIUM, scans=2, steps=600 if name == "a" else 300)
+        metrics = tmp_path / name / "metrics.csv"
+        write_metrics(metrics, [dataclasses.replace(row, hd95_mm=2 * row.hd95_vox) for row in read_metrics(metrics)])
+    head, *_ = score_rows([tmp_path / "a", tmp_path / "b"])
+    assert [each for each in head if each.startswith("HD95")] == ["HD95 (mm)"]
+    write_comparison(compare_runs([tmp_path / "a", tmp_path / "b"]), tmp_path / "page.html")
+    with (tmp_path / "page.csv").open() as file:
+        assert {"hd95_vox", "hd95_mm", "assd_vox"} <= {row["score"] for row in csv.DictReader(file)}
 
 
 def test_the_page_holds_every_cell_of_the_rows(runs, page):

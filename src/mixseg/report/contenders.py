@@ -142,7 +142,7 @@ def _data_of(run: RunFiles) -> str:
 def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, ...]]:
     """Scores as lines of text, the head first: one per method, output and class, and their mean over classes."""
     found = _entries(contenders, part)
-    columns = known_columns([entry for _, entry in found])
+    columns = _shown([entry for _, entry in found])
     scores_head = (text for head in columns for text in (head, INTERVAL))
     lines: list[tuple[str, ...]] = [("method", "output", "seeds", "class", "scans", "patients", *scores_head)]
     for contender, entry in found:
@@ -155,6 +155,14 @@ def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, .
             scores += (mean_sd(entry[metric], factor), interval_text(within, factor))
         lines.append((contender.name, output, str(seeds), entry["class"], *units, *scores))
     return lines
+
+
+def _shown(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
+    """The scores that fit beside each other with their intervals: distances in one unit; the others are records."""
+    wanted = ("DSC", "HD95", "NSD", "lesion")
+    known = {head: of for head, of in known_columns(entries).items() if head.startswith(wanted)}
+    twice = {head for head in known if "(voxels)" in head and head.replace("voxels", "mm") in known}
+    return {head: of for head, of in known.items() if head not in twice}
 
 
 def score_records(contenders: Sequence[Contender], part: str) -> list[dict[str, object]]:

@@ -101,8 +101,14 @@ class _Courtesy(TextIOWrapper):
         try:
             yield
         except OSError as error:
-            if error.errno not in LEFT:
+            if error.errno not in (*LEFT, errno.ENOSPC):
                 raise
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
+            if error.errno == errno.ENOSPC:
+                raise MixsegError(
+                    "No space left for what is printed: write it to a file on another disk, or not at all.",
+                    "disk-full",
+                    file="standard output",
+                ) from error

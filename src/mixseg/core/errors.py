@@ -67,12 +67,19 @@ class Terminated(KeyboardInterrupt):
     """An interrupt by SIGTERM, which is how schedulers and containers end a process."""
 
 
-def known(what: str, name: str, choices: Iterable[str]) -> str:
-    """``name`` if it is one of ``choices``; else an error that suggests what was meant."""
+def known(what: str, name: str, choices: Iterable[str], where: str = "") -> str:
+    """``name`` if it is one of ``choices``; else an error that suggests what was meant, in the place ``where``."""
     choices = list(choices)
     if name in choices:
         return name
-    raise MixsegError(f"Unknown {what} {name!r}: {did_you_mean(name, choices)}", "unknown-name", kind=what, name=name)
+    place = f" in {where}" if where else ""
+    raise MixsegError(
+        f"Unknown {what} {name!r}{place}: {did_you_mean(name, choices)}",
+        "unknown-name",
+        kind=what,
+        name=name,
+        where=where,
+    )
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

@@ -264,7 +264,11 @@ def read_config(path: Path) -> dict[str, Any]:
             file=path,
         )
     settings = flat(content, str(path))
-    _typed(settings, str(path))  # so that a wrong value is told with the file's name
+    values = _typed(settings, str(path))  # so that a wrong value is told with the file's name
+    known("preset", values.get("preset", Config().preset), PRESETS, str(path))
+    if "method" in values:
+        known("method", values["method"], METHODS, str(path))
+        _check_weights(MethodConfig(name=values["method"], weights=values.get("weights", {})), str(path))
     return settings
 
 
@@ -293,9 +297,9 @@ BETWEEN = {"seed": (0, 2**63 - 1), "ramp": (0, 1), "feature_dropout": (0, 1), "d
 
 def _check(config: Config, where: str) -> None:
     """Nothing, or one sentence about a name or a number that no run can have."""
-    known("method", config.method.name, METHODS)
-    known("network", config.network.name, NETWORKS)
-    divergence(config.method.divergence)
+    known("method", config.method.name, METHODS, where)
+    known("network", config.network.name, NETWORKS, where)
+    divergence(config.method.divergence, where)
     _check_weights(config.method, where)
     for key, least in AT_LEAST.items():
         value = config.value(key)
@@ -367,4 +371,5 @@ def _check_weights(method: MethodConfig, where: str) -> None:
                 kind="term",
                 name=name,
                 method=method.name,
+                where=where,
             )

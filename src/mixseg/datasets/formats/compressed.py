@@ -61,19 +61,6 @@ def inflated(file: Readable, size: int) -> Bytes:
 
 @contextmanager
 def unzipped(path: Path) -> Iterator[Readable]:
-    """A file of gzip, which compares its checksum with what was read once it comes to its end; see ``drain``."""
+    """A file of gzip, for a look at its beginning: its checksum is not compared."""
     with opened(path, "rb") as file:
         yield file
-
-
-def drain(file: Readable) -> None:
-    """Read what follows the voxels, so that what is ``unzipped`` comes to its checksum.
-
-    Raises:
-        ValueError: If far too much follows.
-    """
-    rest = 0
-    while chunk := file.read(CHUNK):
-        rest += len(chunk)
-        if rest > PADDING:
-            raise ValueError("there is far more than the header says")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Volume
 from mixseg.datasets.formats.base import check_size, grey
-from mixseg.datasets.formats.compressed import EXPANSION, drain, unzipped
+from mixseg.datasets.formats.compressed import EXPANSION, inflated, unzipped
 from mixseg.datasets.formats.geometry import Geometry
 
 nib: Any = nibabel  # its functions have no types
@@ -36,12 +36,8 @@ def read(path: Path, key: str = "") -> Volume:
     """The voxels (scaled as the header says) with the affine that nibabel prefers, sform, then qform, in mm."""
     image = _image(path)
     place = _geometry(image, path)
-    if path.name.lower().endswith(".gz"):
-        with unzipped(path) as file:  # nibabel stops at the last voxel, and the checksum comes after it
-            array = np.asanyarray(type(image).from_stream(file).dataobj)
-            drain(file)
-    else:
-        array = np.asanyarray(image.dataobj)
+    zipped = path.name.lower().endswith(".gz")
+    array: Any = _unzipped(image.dataobj, path) if zipped else np.asanyarray(image.dataobj)
     if array.dtype.names:  # RGB and RGBA voxels are records
         array = grey(structured_to_unstructured(array), path)
     return Volume(array.reshape(place.shape), place.affine, place.spacing_known)
@@ -82,6 +78,17 @@ def leading(path: Path, voxels: int) -> NDArray[np.generic]:
     if array.dtype.names:
         array = grey(structured_to_unstructured(array), path)
     return np.asarray(array.reshape(*shape[:2], -1))
+
+
+def _unzipped(voxels: Any, path: Path) -> NDArray[np.generic]:  # noqa: ANN401 - nibabel has no types
+    """The voxels of a file of gzip, scaled as nibabel scales them, which stops before the checksum at the end."""
+    with path.open("rb") as file:
+        content = inflated(file, voxels.offset + prod(voxels.shape) * voxels.dtype.itemsize)
+    array: NDArray[np.generic] = np.ndarray(voxels.shape, voxels.dtype, content.data, voxels.offset, order="F")
+    if (voxels.slope, voxels.inter) == (1, 0):
+        return array
+    scaled = nib.volumeutils.apply_read_scaling(array, np.float64(voxels.slope), np.float64(voxels.inter))
+    return np.asanyarray(scaled)
 
 
 def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | None) -> None:

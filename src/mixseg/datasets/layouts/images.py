@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mixseg.core.errors import MixsegError, listed
+from mixseg.core.files import check_name
 from mixseg.core.types import Case, Source
 from mixseg.datasets import formats, load_images, recognise
 from mixseg.datasets.layouts import nnunet_json
@@ -38,6 +39,14 @@ def find_images(
         MixsegError: There are none, or it is not clear which files make one.
     """
     places = [places] if isinstance(places, Path) else places
+    found = _find(places, channels, without, say)
+    for case in found:
+        for part in Path(case.id).parts:
+            check_name("scan", part, case.image[0].path.parent)
+    return found
+
+
+def _find(places: Sequence[Path], channels: int | None, without: Path | None, say: Say) -> list[Case]:
     if len(places) == 1:
         return _of_place(places[0], channels, without, say)
     found: dict[Path, tuple[Path, Case]] = {}  # a file that was named twice is one scan

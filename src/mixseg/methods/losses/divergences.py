@@ -77,18 +77,19 @@ DIVERGENCES: dict[str, Divergence] = {
 }
 
 
-def divergence(name: str) -> Divergence:
-    """The divergence of that name: one of ``DIVERGENCES``, or ``alpha-X`` for any X above 0."""
+def divergence(name: str, where: str = "") -> Divergence:
+    """The divergence of that name: one of ``DIVERGENCES``, or ``alpha-X`` for any X above 0; ``where`` it was named."""
     if name in DIVERGENCES:
         return DIVERGENCES[name]
     number = re.fullmatch(r"alpha-(\d+\.?\d*|\.\d+)", name)
     if number and float(number[1]) > 0:
         return partial(alpha_divergence, alpha=float(number[1]))
-    hint = did_you_mean(name, DIVERGENCES)
+    hint, place = did_you_mean(name, DIVERGENCES), f" in {where}" if where else ""
     raise MixsegError(
-        f"Unknown divergence {name!r}: {hint} Any alpha-X with X above 0 will do as well.",
+        f"Unknown divergence {name!r}{place}: {hint} Any alpha-X with X above 0 will do as well.",
         "unknown-name",
         kind="divergence",
+        where=where,
         name=name,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,9 @@ from mixseg.datasets.formats.base import reading
 
 SEGMENTATIONS = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")
 """The classes of segmentations and of label map segmentations."""
+
+PIXELS, FLOAT_PIXELS = 0x7FE00010, (0x7FE00008, 0x7FE00009)
+"""The tags of the pixels."""
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
 
@@ -110,7 +113,8 @@ def parsed(path: Path, *, pixels: bool = False) -> Any:  # noqa: ANN401 - a pydi
     """
     with reading(path):
         try:
-            return _library().dcmread(path, stop_before_pixels=not pixels)
+            with path.open("rb") as file:
+                return _library().filereader.read_partial(file, stop_when=partial(_ends, pixels=pixels))
         except _library().errors.InvalidDicomError as error:
             raise MixsegError(
                 f"{path} does not begin as a DICOM file does, although it is called like one: take it out of the "
@@ -118,6 +122,11 @@ def parsed(path: Path, *, pixels: bool = False) -> Any:  # noqa: ANN401 - a pydi
                 "not-dicom",
                 file=path,
             ) from error
+
+
+def _ends(tag: int, _kind: str | None, _length: int, *, pixels: bool) -> bool:
+    """Whether nothing is of use from this element on: what comes after the pixels, be it megabytes of zeros."""
+    return tag >> 16 == 0 or tag > PIXELS or (not pixels and tag in (PIXELS, *FLOAT_PIXELS))
 
 
 def read_header(path: Path) -> Header:

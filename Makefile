@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test notebooks fuzz lint format sbom clean
+.PHONY: demo test notebooks fuzz lint format clean
 
 demo: $(READY)
 	$(BIN)/mixseg demo --out demo
@@ -21,6 +21,10 @@ SEED ?= 0
 
 fuzz: $(READY)
 	$(BIN)/python tests/fuzz/harness.py $(N) --seed $(SEED)
+
+# Linux, with gcc; as root it fills a disk, too.
+faults: $(READY)
+	$(BIN)/python tests/faults/harness.py 50 --seed $(SEED)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -54,6 +54,9 @@ def _described(error: BaseException) -> tuple[int, dict[str, object]]:
     if isinstance(error, OSError) and error.filename is not None:
         sentence = f"{error.filename}: {error.strerror}; name another file or folder."
         return REFUSED, {"code": "system-refused", "message": sentence, "file": error.filename}
+    if isinstance(error, OSError) and error.errno in DISK:
+        sentence = f"A disk fails or is full ({error.strerror}): look after it, and run the same command to continue."
+        return REFUSED, {"code": "system-refused", "message": sentence}
     sentence = (
         f"mixseg itself failed ({type(error).__name__}: {error}): run the command again with --debug, and "
         "report what it shows."
@@ -61,6 +64,8 @@ def _described(error: BaseException) -> tuple[int, dict[str, object]]:
     return INTERNAL, {"code": "internal", "message": sentence}
 
 
+DISK = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
+"""What the system says of a disk, of which file it does not always say."""
 LEFT = (errno.EPIPE, errno.EIO)
 """What the system says of a pipe that nobody reads any more, and of a terminal that was closed."""
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from isal import igzip, isal_zlib
+from isal import isal_zlib
 
 from mixseg.core.types import Bytes
-
-opened: Any = igzip.IGzipFile  # it has no types
 
 CHUNK = 1 << 15
 """Compressed bytes at a time: they unfold to 32 MB at most."""
@@ -59,8 +54,9 @@ def inflated(file: Readable, size: int) -> Bytes:
     return result
 
 
-@contextmanager
-def unzipped(path: Path) -> Iterator[Readable]:
-    """A file of gzip, for a look at its beginning: its checksum is not compared."""
-    with opened(path, "rb") as file:
-        yield file
+def beginning(file: Readable, size: int) -> bytes:
+    """Up to ``size`` bytes that ``file`` begins with, unfolded; its checksum is not compared."""
+    decoder, found = isal_zlib.decompressobj(ANY_ZLIB), b""
+    while len(found) < size and not decoder.eof and (chunk := file.read(CHUNK)):
+        found += decoder.decompress(chunk, size - len(found))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import Volume
 from mixseg.datasets.formats.base import check_size, grey
-from mixseg.datasets.formats.compressed import EXPANSION, inflated, unzipped
+from mixseg.datasets.formats.compressed import EXPANSION, beginning, inflated
 from mixseg.datasets.formats.geometry import Geometry
 
 nib: Any = nibabel  # its functions have no types
@@ -50,18 +51,23 @@ def geometry(path: Path, key: str = "") -> Geometry:
 
 def _image(path: Path) -> Any:  # noqa: ANN401 - nibabel has no types
     """The header and how to come to the voxels, after a check of what the header claims."""
-    compressed = path.name.lower().endswith(".gz")
-    with unzipped(path) if compressed else path.open("rb") as file:
-        start = file.read(LONGEST)
-    kind = next((kind for kind in (nib.Nifti1Header, nib.Nifti2Header) if kind.may_contain_header(start)), None)
-    if kind is not None:
-        header = kind(start[: kind.sizeof_hdr], check=False)
-        claimed = prod(int(size) for size in header.get_data_shape()) * header.get_data_dtype().itemsize
-        skipped = int(header["vox_offset"])
-        if not 0 <= skipped <= LONGEST_EXTENSIONS:
-            raise ValueError(f"voxels from byte {skipped} on")
-        check_size(path, claimed, path.stat().st_size * (EXPANSION if compressed else 1) - skipped)
-    return nib.load(path, mmap=False)
+    zipped = path.name.lower().endswith(".gz")
+    with path.open("rb") as file:
+        start = beginning(file, LONGEST) if zipped else file.read(LONGEST)
+    kinds = (nib.Nifti1Image, nib.Nifti2Image)
+    kind = next((kind for kind in kinds if kind.header_class.may_contain_header(start)), None)
+    if kind is None:
+        raise ValueError("no NIfTI")
+    header = kind.header_class(start[: kind.header_class.sizeof_hdr], check=False)
+    claimed = prod(int(size) for size in header.get_data_shape()) * header.get_data_dtype().itemsize
+    skipped = int(header["vox_offset"])
+    if not 0 <= skipped <= LONGEST_EXTENSIONS:
+        raise ValueError(f"voxels from byte {skipped} on")
+    check_size(path, claimed, path.stat().st_size * (EXPANSION if zipped else 1) - skipped)
+    if not zipped:
+        return nib.load(path, mmap=False)
+    with path.open("rb") as file:  # nibabel would look, byte by byte, at all that may follow
+        return kind.from_stream(BytesIO(beginning(file, max(skipped, LONGEST))))
 
 
 def declares_labels(path: Path) -> bool:
@@ -94,7 +100,7 @@ def _unzipped(voxels: Any, path: Path) -> NDArray[np.generic]:  # noqa: ANN401 -
 def write(path: Path, array: NDArray[np.generic], place: Geometry, like: Path | None) -> None:
     """Write ``array``; if ``like`` is a NIfTI file, its sform, qform, codes and units are kept bit for bit."""
     if like is not None and like.name.lower().endswith(SUFFIXES):
-        source: Any = nib.load(like)
+        source = _image(like)
         header = source.header.copy()
         header["cal_min"] = header["cal_max"] = 0  # the display window of the image says nothing about a mask
         header.set_data_dtype(array.dtype)

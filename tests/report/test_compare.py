@@ -134,8 +134,8 @@ def test_the_same_data_is_the_same_whatever_its_folder_is_called(tmp_path):
 
 def test_the_rows_hold_the_means_over_scans_and_seeds(runs):
     head, *lines = score_rows(runs)
-    assert head[:3] == ("method", "output", "seeds")
-    assert [line[:3] for line in lines] == [
+    assert head[:4] == ("method", "output", "class", "seeds")
+    assert [(*line[:2], line[3]) for line in lines] == [
         ("lower-bound", "network (top)", "1"),
         ("kl-ent", "student (bottom)", "2"),
         ("kl-ent", "teacher (top)", "2"),

@@ -40,8 +40,8 @@ from mixseg.report.wording import IN_VOXELS, MISSED, count, part_name
 
 SHOWN = 2
 """How many of the hardest scans are shown, and how many of the easiest."""
-WORDS = 2
-"""Columns of the scores that hold no numbers: method and output."""
+WORDS = 3
+"""Columns of the scores that hold no numbers: method, output and class."""
 
 
 @dataclass(frozen=True)

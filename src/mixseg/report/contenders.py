@@ -144,7 +144,7 @@ def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, .
     found = _entries(contenders, part)
     columns = _shown([entry for _, entry in found])
     scores_head = (text for head in columns for text in (head, INTERVAL))
-    lines: list[tuple[str, ...]] = [("method", "output", "seeds", "class", "scans", "patients", *scores_head)]
+    lines: list[tuple[str, ...]] = [("method", "output", "class", "seeds", "scans", "patients", *scores_head)]
     for contender, entry in found:
         output, seeds = output_name(entry["branch"], contender.branches), len(contender.runs)
         rows = contender.rows(part, entry["branch"])
@@ -153,7 +153,7 @@ def score_lines(contenders: Sequence[Contender], part: str) -> list[tuple[str, .
         for metric, factor in columns.values():
             within = contender.estimate(metric, part, entry["branch"], entry["class"])
             scores += (mean_sd(entry[metric], factor), interval_text(within, factor))
-        lines.append((contender.name, output, str(seeds), entry["class"], *units, *scores))
+        lines.append((contender.name, output, entry["class"], str(seeds), *units, *scores))
     return lines
 
 

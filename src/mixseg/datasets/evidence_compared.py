@@ -40,7 +40,10 @@ def compared(one: LabelFacts, name: str, peers: Sequence[StructureFacts], found:
         signs += [_ends(structure, others), _short(structure, others)]
     # Strokes on a few slices may well be as large as a small finished one: being alike says nothing then.
     apart = slices(structure).single >= APART
-    return [sign for sign in signs if sign is not None and not (apart and sign.weight > 0)]
+    signs = [sign for sign in signs if sign is not None and not (apart and sign.weight > 0)]
+    if apart and touch(structure) < 0.6 and median(slices(other).single for other in others) >= APART:
+        signs.append(Sign(4, "lies on slices apart where it is finished too"))
+    return [sign for sign in signs if sign is not None]
 
 
 def _volume(structure: StructureFacts, volumes: Sequence[float]) -> Sign | None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE
-from mixseg.data.prepare.build import lay_out
 from mixseg.data.prepare.files import PrepareOptions, prepare, read_header
+from mixseg.data.prepare.grid import lay_out
 from mixseg.data.resample import (
     centred,
     cropped_foreground,

@@ -6,7 +6,7 @@ import pytest
 from made_runs import scan
 from mixseg.data.arrays import make_scan
 from mixseg.data.input_check import MOST, measure, ranges, remarks
-from mixseg.data.prepare.build import lay_out, to_grid
+from mixseg.data.prepare.grid import scan_on_grid
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.scan import Scan
 
@@ -20,7 +20,7 @@ def on_grid(voxels, spacing, dims=3):
     """An array as a prediction brings it to a grid of its own size."""
     native = make_scan("x", voxels, spacing=spacing)
     options = PrepareOptions(dims=dims, size=None, partial="none")
-    return to_grid(native, lay_out([native.header], options)[0], options)[0]
+    return scan_on_grid(native, options)
 
 
 def test_a_checkerboard_is_as_rough_as_can_be_and_a_ramp_hardly():

@@ -3,6 +3,7 @@ import errno
 import fcntl
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from mixseg.data.resample import resize_image, resize_labels, resize_strokes, to
 from mixseg.datasets import formats
 from mixseg.datasets.partial_labels import GENERATORS
 from scans import AFFINE, CLASSES, discs, write_case, write_cases
+from stores import array_files
 
 SMALL = PrepareOptions(size=(32, 28))
 
@@ -231,9 +233,9 @@ def test_what_a_scan_does_not_have_is_all_ignore(tmp_path):
 def test_a_second_call_returns_what_is_there(tmp_path):
     cases = write_cases(tmp_path / "in", 1)
     first = prepare(cases, tmp_path / "out", SMALL, workers=1)
-    made = (tmp_path / "out" / "image.npy").stat()
+    made = array_files(tmp_path / "out")
     again = prepare(cases, tmp_path / "out", SMALL, workers=1)
-    assert (tmp_path / "out" / "image.npy").stat().st_ino == made.st_ino
+    assert array_files(tmp_path / "out") == made
     assert (again.hash, again.content) == (first.hash, first.content)
 
 
@@ -288,12 +290,16 @@ def test_masks_that_do_not_lie_on_their_image_are_refused_by_name(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_in_a_worker_names_the_file_and_leaves_nothing(tmp_path):
+def test_an_error_in_a_worker_names_the_file_and_leaves_what_is_finished(tmp_path):
     cases = write_cases(tmp_path / "in", 3)
     formats.write(cases[4].full.path, np.full((20, 24, 3), 9, np.uint8), affine=AFFINE)
     with pytest.raises(MixsegError, match=cases[4].full.path.name):
         prepare(cases, tmp_path / "out", SMALL, workers=2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+    assert not (tmp_path / "out" / "index.json").exists()
+    finished = array_files(tmp_path / "out")
+    whole = prepare(cases[:4], tmp_path / "out", SMALL, workers=1)
+    assert len(whole.cases) == 4
+    assert finished.items() <= array_files(tmp_path / "out").items()
 
 
 def test_bad_requests_are_one_sentence(tmp_path):
@@ -341,15 +347,35 @@ def test_an_image_with_voxels_that_are_no_numbers_is_refused_by_name(tmp_path, b
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("at", ["mixseg.data.prepare.build.open_memmap", "os.posix_fallocate"])
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch, at):
+@pytest.mark.parametrize("at", ["pathlib.Path.write_bytes", "os.fsync"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(tmp_path, monkeypatch, at):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    case = write_case(tmp_path / "in", "a")
     monkeypatch.setattr(at, full)
-    with pytest.raises(MixsegError, match=r"No space left to write .*/out: free some"):
-        prepare([write_case(tmp_path / "in", "a")], tmp_path / "out", SMALL, workers=1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+    with pytest.raises(MixsegError) as caught:
+        prepare([case], tmp_path / "out", SMALL, workers=1)
+    assert caught.value.code == "disk-full"
+    assert (tmp_path / "out") in caught.value.fields["file"].parents
+    assert not list((tmp_path / "out").rglob(".*"))
+    monkeypatch.undo()
+    assert prepare([case], tmp_path / "out", SMALL, workers=1).full
+
+
+def test_a_file_that_grows_past_its_limit_is_one_sentence(tmp_path):
+    case = write_case(tmp_path / "in", "a", shape=(64, 64, 8))
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit[1]))
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(MixsegError) as caught:
+            prepare([case], tmp_path / "out", PrepareOptions(size=None), workers=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.code == "file-too-large"
+    assert not array_files(tmp_path / "out")
 
 
 def test_a_disk_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
@@ -359,8 +385,9 @@ def test_a_disk_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
     monkeypatch.setattr(Path, "mkdir", read_only)
-    with pytest.raises(MixsegError, match=r"No permission to write .*/out: choose a folder of yours"):
+    with pytest.raises(MixsegError) as caught:
         prepare([case], tmp_path / "out", SMALL, workers=1)
+    assert caught.value.code == "no-permission"
 
 
 def test_arrays_are_synced_as_every_system_can(tmp_path, monkeypatch):
@@ -371,26 +398,24 @@ def test_arrays_are_synced_as_every_system_can(tmp_path, monkeypatch):
     assert os.O_RDONLY not in synced, "Windows syncs only what may be written"
 
 
-@pytest.mark.parametrize("before", ["nothing", "another"])
-def test_of_two_processes_that_prepare_the_same_the_first_ones_folder_stays(tmp_path, monkeypatch, before):
+def test_of_two_processes_that_prepare_the_same_both_are_right(tmp_path, monkeypatch):
     cases = write_cases(tmp_path / "in", 1)
     out, theirs = tmp_path / "out", []
-    if before == "another":
-        prepare(cases, out, PrepareOptions(size=(8, 8)), workers=1)
 
-    def overtaken(folder):
-        other = multiprocessing.get_context("spawn").Process(target=prepare, args=(cases, out, SMALL))
-        other.start()
-        other.join()
-        theirs.append((out / "image.npy").stat().st_ino)
-        return content(folder)
+    def overtaken(job):
+        if not theirs:
+            other = multiprocessing.get_context("spawn").Process(target=prepare, args=(cases, out, SMALL))
+            other.start()
+            other.join()
+            theirs.append(Prepared(out).content)
+        return make(job)
 
-    content = build._content
-    monkeypatch.setattr(build, "_content", overtaken)
+    make = build._make
+    monkeypatch.setattr(build, "_make", overtaken)
     prepared = prepare(cases, out, SMALL, workers=1)
-    assert theirs == [(out / "image.npy").stat().st_ino]
-    assert prepared.content == Prepared(out).content
-    assert not hidden_files(tmp_path)
+    assert theirs == [prepared.content] == [Prepared(out).content]
+    assert prepared.slices()[0].any()
+    assert not list(out.rglob(".*"))
 
 
 @pytest.mark.parametrize("worth", [True, False])
@@ -404,20 +429,22 @@ def test_a_folder_that_appears_at_the_last_moment_stays_if_it_is_as_good(tmp_pat
     assert not hidden_files(tmp_path)
 
 
-def test_a_damaged_folder_is_one_sentence_and_is_made_again(tmp_path):
+@pytest.mark.parametrize("content", [b"broken", b"", b'{"format": 0}', b"[]", b'{"format": 2}'])
+def test_a_damaged_index_is_one_sentence_and_is_made_again_from_what_is_there(tmp_path, content):
     cases = write_cases(tmp_path / "in", 1)
     whole = prepare(cases, tmp_path / "out", SMALL, workers=1).content
-    for name, content in [("image.npy", b"broken"), ("full.npy", b""), ("index.json", b'{"format": 0}')]:
-        (tmp_path / "out" / name).write_bytes(content)
-        with pytest.raises(MixsegError, match="prepare the scans again"):
-            Prepared(tmp_path / "out")
-        assert prepare(cases, tmp_path / "out", SMALL, workers=1).content == whole
+    made = array_files(tmp_path / "out")
+    (tmp_path / "out" / "index.json").write_bytes(content)
+    with pytest.raises(MixsegError, match=r"prepare the scans again|not valid JSON|remove"):
+        Prepared(tmp_path / "out")
+    assert prepare(cases, tmp_path / "out", SMALL, workers=1).content == whole
+    assert array_files(tmp_path / "out") == made
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_kill_in_the_middle_leaves_the_old_folder_and_the_next_call_cleans_up(tmp_path, how):
-    cases = write_cases(tmp_path / "in", 1)
-    old = prepare(cases, tmp_path / "out", SMALL, workers=1)
+def test_a_kill_loses_the_scan_at_work_alone(tmp_path, how):
+    cases = write_cases(tmp_path / "in", 2)
+    old = prepare(cases[:1], tmp_path / "out", SMALL, workers=1)
     script = tmp_path / "slow.py"
     script.write_text(
         textwrap.dedent(f"""
@@ -425,25 +452,35 @@ def test_a_kill_in_the_middle_leaves_the_old_folder_and_the_next_call_cleans_up(
         from pathlib import Path
         sys.path.insert(0, {str(Path(__file__).parents[1])!r})
         from scans import write_cases
-        from mixseg.data.prepare import build, files
-        fill = build._fill
-        def slow(job):
-            fill(job)
-            print("one is written", flush=True)
-            time.sleep(60)
-        build._fill = slow
-        cases = write_cases(Path({str(tmp_path / "other")!r}), 1)
-        files.prepare(cases, Path({str(tmp_path / "out")!r}), files.PrepareOptions(size=(16, 16)), workers=1)
+        from mixseg.core import files as core
+        from mixseg.data.prepare import build, entries, files
+        make, done = build._make, []
+        def counted(job):
+            if len(done) == 2:
+                def slow(*_):
+                    print("half of one is written", flush=True)
+                    time.sleep(60)
+                entries.checksum = slow
+            done.append(job)
+            return make(job)
+        build._make = counted
+        files.prepare(write_cases(Path({str(tmp_path / "in")!r}), 2), Path({str(tmp_path / "out")!r}),
+                      files.PrepareOptions(size=(32, 28)), workers=1)
         """)
     )
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "one is written\n"
+        assert process.stdout.readline() == "half of one is written\n"
         process.send_signal(how)
         process.wait(timeout=20)
-    assert Prepared(tmp_path / "out").content == old.content
-    assert hidden_files(tmp_path)  # what it had begun; a killed process cannot tidy up after itself
-    assert prepare(cases, tmp_path / "out", PrepareOptions(size=(8, 8)), workers=1).content != old.content
-    assert not hidden_files(tmp_path)
+    assert Prepared(tmp_path / "out").content == old.content, "the index is the old one"
+    made = array_files(tmp_path / "out")
+    assert len(made) in (9, 10), "three scans of three arrays, and the image that was not finished"
+    whole = prepare(cases, tmp_path / "out", SMALL, workers=1)
+    after = array_files(tmp_path / "out")
+    assert sum(after[path] == state for path, state in made.items()) == 9
+    assert len(after) == 12
+    assert whole.content == prepare(cases, tmp_path / "fresh", SMALL, workers=1).content
+    assert not list((tmp_path / "out").rglob(".*"))
 
 
 def test_prepared_arrays_are_read_with_numpy_alone(tmp_path):

@@ -22,7 +22,7 @@ quiet = settings(deadline=None, derandomize=True, max_examples=60)
 
 
 def prepared_case(source_shape, shape, dims=2):
-    return PreparedCase(header(source_shape, (1, 1, 1)), dims, shape, (1, 1, 1), True, 0, True)
+    return PreparedCase(header(source_shape, (1, 1, 1)), dims, shape, (1, 1, 1), True, True)
 
 
 @quiet

@@ -21,6 +21,7 @@ from mixseg.core.types import renamed
 from mixseg.data.prepare.store import Prepared
 from mixseg.runs.log import read_log
 from mixseg.training.__main__ import main as train_arrays
+from stores import same_arrays
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = json.loads((HERE / "expected.json").read_text())
@@ -169,11 +170,14 @@ def test_prepared_arrays_and_an_archive_are_trained_on(files, data):
 def test_preparing_gives_the_same_arrays(files, source):
     clip = [] if source.endswith(".zip") else ["--clip", "1", "99"]
     assert main(["prepare", source, "arrays", "--size", "16", "16", *clip, "--workers", "1"]) == 0
-    for name in ("image", "full", "partial"):
-        assert np.array_equal(np.load(f"arrays/{name}.npy"), np.load(f"prepared/{name}.npy")), name
-    new, old = (json.loads(Path(f"{folder}/index.json").read_text()) for folder in ("arrays", "prepared"))
-    assert new["content"] == old["content"]
-    for now, then in zip(Prepared(Path("arrays")).cases, Prepared(Path("prepared")).cases, strict=True):
+    new, old = Prepared(Path("arrays")), Prepared(Path("prepared"))
+    assert same_arrays(new, old)
+    for read, name in zip(new.slices(), ("image", "full", "partial"), strict=True):
+        assert np.array_equal(read.ravel(), np.load(f"prepared/{name}.npy")), name
+    assert new.content != old.content
+    assert new.holds(old.content), "what runs of that version were trained on"
+    assert not new.holds(old.content[:-1] + "-")
+    for now, then in zip(new.cases, old.cases, strict=True):
         assert replace(now.header, classes=(), fingerprint="") == then.header
         assert replace(now, header=then.header) == then
 

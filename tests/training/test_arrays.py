@@ -350,7 +350,7 @@ def test_a_model_whose_run_clips_the_grey_values_clips_those_of_an_image(trained
     clipped = image.clip(*np.percentile(image.astype(np.float32), (1, 99)))
     assert np.array_equal(mixseg.load(tmp_path / "run").predict(image), trained.predict(clipped))
     assert not np.array_equal(trained.predict(image), trained.predict(clipped))
-    with pytest.raises(MixsegError, match="leave the key clip out"):
+    with pytest.raises(MixsegError, match="leave clip and clip_by out"):
         mixseg.train(scans(), classes=CLASSES, out=tmp_path / "other", clip=(1, 99), **TINY)
 
 

@@ -20,6 +20,7 @@ VERBS: dict[str, str] = {
     "inspect": "what a folder of scans holds, as a table and a page with pictures",
     "simulate": "a dataset with partial labels, from full masks or from the built-in phantom",
     "prepare": "compact arrays for training, or one archive to carry to another machine",
+    "store": "what lies in a store of prepared scans, whether it is whole, and what nothing needs any more",
     "train": "train on a folder of scans; go on where a run stopped",
     "self-train": "rounds of training, each from the masks that the one before proposes",
     "predict": "label maps for a folder of images",

@@ -137,7 +137,7 @@ def _write(scans: Path | list[Case], out: Path, options: PrepareOptions, *, pack
     else:
         remarks = write_arrays(scans, out, options, workers=workers).remarks()
     print_list(remarks, "Worth a second look:")
-    files = [out] if out.is_file() else [path for path in out.iterdir() if path.is_file()]
+    files = [out] if out.is_file() else [path for path in out.rglob("*") if path.is_file()]
     result({"written": out, "remarks": remarks})
     say(f"Written: {out} ({sum(path.stat().st_size for path in files) / 1e6:.1f} MB)")
 

@@ -216,7 +216,9 @@ def _moved(temporary: Path, path: Path) -> bool:
     return True
 
 
-def check_replaceable(path: Path, marker: str, what: str = "") -> None:
+def check_replaceable(
+    path: Path, marker: str, what: str = "", *, harmless: Callable[[Path], bool] = lambda inside: False
+) -> None:
     """An error if ``path`` is something that must not be replaced by a new folder: see ``check_not_foreign``."""
     if path.is_dir() and path.samefile("."):  # whoever stands in it would stand in one that is gone
         raise MixsegError(
@@ -224,7 +226,7 @@ def check_replaceable(path: Path, marker: str, what: str = "") -> None:
             "folder-in-use",
             folder=path,
         )
-    check_not_foreign(path, marker, what)
+    check_not_foreign(path, marker, what, harmless=harmless)
 
 
 def check_not_foreign(

@@ -194,7 +194,8 @@ def _check_same_run(there: RunFolder, run: PlannedRun, made: Prepared, split: Sp
     config = make_config(**run.settings)
     # What there were scans for, and where files lie from there, a run writes down as it found it.
     there.check_unchanged(config, compared=lambda key: key.effect and not key.settled and not key.located)
-    data: dict[str, Any] = {"data": made.content}
+    before = str(there.facts.get("data", ""))
+    data: dict[str, Any] = {"data": before if made.holds(before) else made.content}
     if not run.needs:  # who is seen by a run that is fed proposals depends on these
         seen = seen_by(config, made, split)
         data |= {"classes": list(seen.classes), "protocol": dict(seen.protocol)}

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from mixseg.core.errors import MixsegError, known
 from mixseg.core.types import Branch, Bytes, Device, Labels
-from mixseg.data.prepare.build import digest, lay_out, to_grid
+from mixseg.data.prepare.build import digest
+from mixseg.data.prepare.grid import scan_on_grid
 from mixseg.data.prepare.store import PreparedCase
 from mixseg.data.resample import probabilities_to_source, to_source
 from mixseg.data.scan import Native, Scan
@@ -249,9 +250,7 @@ class Predictor:
                 expected=self.channels,
             )
         options = replace(self.config.data.prepare_options, target=None)
-        case = lay_out([native.header], options)[0]
-        scan, _ = to_grid(replace(native, full=None, drawn=None), case, options)
-        return scan
+        return scan_on_grid(native, options)
 
     def maps(
         self,

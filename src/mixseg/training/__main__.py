@@ -74,7 +74,7 @@ class Packed:
             self.headers = [case.header for case in self.made.cases]
             self.grey = GreyRange(made["clip"], made.get("clip_by", "percentiles"))
         else:
-            self.headers, _, self.grey = contents(data)
+            self.headers, _, self.grey, _ = contents(data)
 
     def complete(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """``settings`` with what the images were packed with: it holds for those that the run will predict, too."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 from mixseg.core.errors import MixsegError
 from mixseg.core.types import IGNORE, Device
 from mixseg.data.intensity import MIN_MAX
-from mixseg.data.prepare.build import build, digest, existing, key_of
+from mixseg.data.prepare.build import Given, InMemory, build, digest, existing, key_of, parts_of
 from mixseg.data.prepare.store import Prepared
 from mixseg.data.scan import Native
 from mixseg.datasets.layouts.table import ScanTable
@@ -138,12 +137,12 @@ class Arrays:
 
     def prepare(self, config: Config, out: Path) -> Prepared:
         """A folder beside ``out``, made once, so that a run on arrays is a run like any other."""
-        headers, options = [each.header for each in self.scans], config.data.prepare_options
-        key = key_of([header.fingerprint for header in headers], options)
+        options = config.data.prepare_options
+        key = key_of([each.header.fingerprint for each in self.scans], options)
         folder = out.parent / ".prepared" / f"arrays-{key[:12]}"
+        scans = [Given(each.header, parts_of(each.header), InMemory(each)) for each in self.scans]
         # No worker processes: the arrays would travel to them, and a script needs no `if __name__` this way.
-        loads = [partial(_itself, each) for each in self.scans]
-        return existing(folder, key) or build(folder, headers, loads, options, workers=1)
+        return existing(folder, key) or build(folder, scans, options, workers=1)
 
 
 def _listed(given: Iterable[Native], what: str) -> list[Native]:
@@ -181,10 +180,6 @@ def _class_names(given: Iterable[str]) -> tuple[str, ...]:
             f"Two classes are called {twice[0]}: rename one.", "duplicate-name", kind="class", name=twice[0]
         )
     return names
-
-
-def _itself(given: Native) -> Native:
-    return given
 
 
 def _named(given: Native, classes: tuple[str, ...]) -> Native:

@@ -106,10 +106,10 @@ class ScanFolder:
         return find_split(self.folder, self.cases, config)
 
     def prepare(self, config: Config, out: Path) -> Prepared:
-        """The arrays of the training grid of ``config``, beside the run folder ``out``: one set for all runs there."""
+        """The arrays of the training grid of ``config``, beside the run ``out``: one store for all runs there."""
         options = config.data.prepare_options
-        name = f"{self.name}-{digest(str(self.folder.resolve()), str(options))[:8]}"
-        return prepare(self.cases, out.parent / ".prepared" / name, options, headers=lambda: self.headers)
+        store = out.parent / ".prepared" / f"{self.name}-{digest(str(self.folder.resolve()))[:8]}"
+        return prepare(self.cases, store, options, index=f"index-{digest(str(options))[:8]}.json")
 
 
 def train_folder(

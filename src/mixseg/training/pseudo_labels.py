@@ -86,7 +86,7 @@ def check_source(source: RunFolder, config: Config, prepared: Prepared, split: S
             folder=where,
             key="dims" if theirs.dims != data.dims else "size",
         )
-    if facts["data"] != prepared.content:
+    if not prepared.holds(facts["data"]):
         raise MixsegError(
             f"{where} was trained on other data ({facts['data']}, not {prepared.content}): "
             "its masks would not fit; train it on these scans and partial labels.",

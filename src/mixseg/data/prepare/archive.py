@@ -10,7 +10,6 @@ import json
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from math import inf, prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -22,14 +21,14 @@ from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing
 from mixseg.core.schema import checked
 from mixseg.core.text_files import parse_json
-from mixseg.core.types import IGNORE, Case
+from mixseg.core.types import IGNORE, Bytes, Case, Labels
 from mixseg.core.workers import run_all
 from mixseg.data.intensity import MIN_MAX, ClipBy, GreyRange
-from mixseg.data.prepare.build import build, existing, key_of
+from mixseg.data.prepare.build import Given, Grey, build, existing, key_of, parts_of
 from mixseg.data.prepare.codec import decode_image, decode_labels, encode_image, encode_labels
 from mixseg.data.prepare.options import PrepareOptions
 from mixseg.data.prepare.store import Prepared, tuples
-from mixseg.data.scan import Header, Native, check_headers
+from mixseg.data.scan import Header, check_headers
 
 FORMAT = "mixseg archive 1"
 Ends = tuple[tuple[float, ...], tuple[float, ...]]
@@ -49,17 +48,20 @@ def pack(
         options: Of these ``clip`` and ``clip_by`` matter alone: images are carried in 8 bits.
         workers: Processes; ``None`` is one per core.
     """
-    from mixseg.data.prepare.files import checked, read_header  # reads image files, which unpacking never does
+    from mixseg.data.prepare import files  # reads image files, which unpacking never does
 
     grey = (options or PrepareOptions()).grey_range
-    headers = checked(cases, [read_header(case) for case in cases])
+    made_from = files.Stamps().made_from(cases)
+    headers = [
+        files.checked_header(case, files.fingerprint(case, of)) for case, of in zip(cases, made_from, strict=True)
+    ]
     check_headers(headers)
     jobs = [(case, header, grey) for case, header in zip(cases, headers, strict=True)]
     coded = run_all(_coded, jobs, names=[case.id for case in cases], label="packing", workers=workers)
     index: dict[str, Any] = {"format": FORMAT, "clip": grey.clip, "clip_by": grey.by, "cases": []}
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for number, (header, (parts, low, high)) in enumerate(zip(headers, coded, strict=True)):
-            index["cases"].append({**asdict(header), "low": low, "high": high})
+        for number, (header, of, (parts, low, high)) in enumerate(zip(headers, made_from, coded, strict=True)):
+            index["cases"].append({**asdict(header), "low": low, "high": high, "made_from": of})
             for name, data in parts.items():
                 archive.writestr(zipfile.ZipInfo(_member(number, name), SOME_TIME), data)
         info = zipfile.ZipInfo("index.json", SOME_TIME)
@@ -77,7 +79,7 @@ def unpack(path: Path, out: Path, options: PrepareOptions | None = None, *, work
         workers: Processes; ``None`` is one per core.
     """
     options = options or PrepareOptions()
-    headers, ends, grey = contents(path)
+    headers, ends, grey, made_from = contents(path)
     if options.grey_range == MIN_MAX:
         options = replace(options, clip=grey.clip, clip_by=grey.by)
     if options.grey_range != grey:
@@ -93,11 +95,11 @@ def unpack(path: Path, out: Path, options: PrepareOptions | None = None, *, work
     found = existing(out, key_of([header.fingerprint for header in headers], options))
     if found is not None:
         return found
-    loads: list[Callable[[], Native]] = [
-        partial(_decoded, path, number, header, found)
-        for number, (header, found) in enumerate(zip(headers, ends, strict=True))
+    scans = [
+        Given(header, of, Packed(path, number, header, reach))
+        for number, (header, reach, of) in enumerate(zip(headers, ends, made_from, strict=True))
     ]
-    return build(out, headers, loads, options, workers=workers)
+    return build(out, scans, options, workers=workers)
 
 
 class Contents(NamedTuple):
@@ -107,11 +109,13 @@ class Contents(NamedTuple):
         headers: Of the scans.
         ends: The intensities of each that became 0 and 255.
         grey: What these were chosen by.
+        made_from: Hashes of what the arrays of each were read from.
     """
 
     headers: list[Header]
     ends: list[Ends]
     grey: GreyRange
+    made_from: list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,12 @@ def contents(path: Path) -> Contents:
         check_headers(headers)
     except MixsegError as error:  # which knows the names of the scans, and not where they are from
         raise MixsegError(f"{path}: {error}", "wrong-content", **{**error.fields, "file": path}) from None
-    return Contents(headers, ends, GreyRange(tuples(index["clip"]), by))
+    known_of = [entry.get("made_from") for entry in index["cases"]]
+    made_from = [
+        checked(of, dict[str, str], path) if of else parts_of(header)
+        for header, of in zip(headers, known_of, strict=True)
+    ]
+    return Contents(headers, ends, GreyRange(tuples(index["clip"]), by), made_from)
 
 
 def _check(header: Header, ends: Ends, path: Path) -> None:
@@ -195,20 +204,38 @@ def _coded(job: tuple[Case, Header, GreyRange]) -> Coded:
     return parts, native.low, native.high
 
 
-def _decoded(path: Path, number: int, header: Header, ends: Ends) -> Native:
-    """One scan of the archive."""
-    shape = header.shape
-    with archives.opened(path) as archive, archives.sound(path):
-        names = [f"image{channel}" for channel in range(header.channels)]
-        image = np.stack([decode_image(archive.read(_member(number, name)), shape) for name in names])
-        full, drawn = (
-            decode_labels(archive.read(_member(number, name)), shape) if there else None
-            for name, there in (("full", header.has_full), ("drawn", header.has_drawn))
-        )
-        for labels in (full, drawn):
-            if labels is not None and ((labels >= len(header.classes)) & (labels != IGNORE)).any():
-                raise ValueError(f"a label of {header.id} is none of its classes")
-    return Native(header, image, *ends, full, drawn)
+@dataclass(frozen=True)
+class Packed:
+    """The voxels of a scan in an archive."""
+
+    path: Path
+    number: int
+    header: Header
+    ends: Ends
+
+    def image(self) -> Grey:
+        """In 8 bits, as they were packed."""
+        names = [f"image{channel}" for channel in range(self.header.channels)]
+        return Grey(np.stack([self._decoded(name, decode_image) for name in names]), *self.ends)
+
+    def full(self) -> Labels:
+        """Class indices."""
+        return self._labels("full")
+
+    def drawn(self) -> Labels:
+        """Class indices and IGNORE."""
+        return self._labels("drawn")
+
+    def _labels(self, name: str) -> Labels:
+        labels = self._decoded(name, decode_labels)
+        with archives.sound(self.path):
+            if ((labels >= len(self.header.classes)) & (labels != IGNORE)).any():
+                raise ValueError(f"a label of {self.header.id} is none of its classes")
+        return labels
+
+    def _decoded(self, name: str, decode: Callable[[bytes, tuple[int, int, int]], Bytes]) -> Bytes:
+        with archives.opened(self.path) as archive, archives.sound(self.path):
+            return decode(archive.read(_member(self.number, name)), self.header.shape)
 
 
 def _member(number: int, name: str) -> str:

@@ -1,51 +1,105 @@
-"""Scans on their own grid -> a prepared folder. A function passed in says where they come from: files, an archive."""
+"""Scans on their own grid -> entries of the store, those that are not there yet, and the index that names them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-
-import numpy as np
-from numpy.lib.format import open_memmap
+from typing import Any, NamedTuple, Protocol
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.files import explained, replacing_folder, write_json
-from mixseg.core.types import IGNORE, Bytes, Labels
+from mixseg.core.files import check_replaceable, replacing, sweep
+from mixseg.core.types import Bytes, Labels
 from mixseg.core.workers import run_all
+from mixseg.data.prepare import entries, flat, grid
+from mixseg.data.prepare.entries import Facts
 from mixseg.data.prepare.options import PrepareOptions
-from mixseg.data.prepare.store import ARRAYS, CROPPED, FORMAT, TOO_THIN, Prepared, PreparedCase
-from mixseg.data.resample import (
-    centred,
-    cropped_foreground,
-    kept_part,
-    resize_image,
-    resize_labels,
-    resize_masks,
-    resize_strokes,
-    size_at,
-    to_slices,
-)
-from mixseg.data.scan import Header, Native, Scan, VoxelIndices, check_headers, spacing_not_meant
+from mixseg.data.prepare.store import FORMAT, INDEX, Prepared, PreparedCase, tuples
+from mixseg.data.scan import Header, Native, check_headers
 from mixseg.datasets.partial_labels import GENERATORS
 
-INDEX = "index.json"
 PREPARED = "prepared folder"
+STAMPS = "stamps.json"
+MADE = 1
+"""Counts the ways in which entries have been made: with another number all are made anew."""
+FACTS = {"image": ("low", "high", "mean", "std"), "full": ("thin", "cropped_full"), "partial": ("cropped_partial",)}
+"""What a case has from each of its arrays."""
+
+
+class Grey(NamedTuple):
+    """Images in 8 bits.
+
+    Attributes:
+        image: ``(channels, I, J, K)``.
+        low: Intensity that became 0, per channel.
+        high: Intensity that became 255, per channel.
+    """
+
+    image: Bytes
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+class Voxels(Protocol):
+    """Reads a scan on its own grid, from files, an archive or memory: in a worker process, and what is asked for."""
+
+    def image(self) -> Grey:
+        """The image."""
+
+    def full(self) -> Labels:
+        """The full mask, if the header has one."""
+
+    def drawn(self) -> Labels:
+        """The drawn partial labels, if the header has some."""
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """The voxels of a scan that is there already."""
+
+    native: Native
+
+    def image(self) -> Grey:
+        """The image."""
+        return Grey(self.native.image, self.native.low, self.native.high)
+
+    def full(self) -> Labels:
+        """The full mask."""
+        assert self.native.full is not None
+        return self.native.full
+
+    def drawn(self) -> Labels:
+        """The drawn partial labels."""
+        assert self.native.drawn is not None
+        return self.native.drawn
+
+
+@dataclass(frozen=True)
+class Given:
+    """A scan that is to be in the store.
+
+    Attributes:
+        header: What is known of it.
+        made_from: "image", "full" and "drawn": hashes of what each is read from.
+        voxels: Reads them.
+    """
+
+    header: Header
+    made_from: Mapping[str, str]
+    voxels: Voxels
 
 
 @dataclass(frozen=True)
 class _Job:
-    """One scan, for a worker process: read it, bring it to the grid, write it where it belongs."""
+    """The arrays of one scan that are missing, by the key that each gets: for a worker process."""
 
-    folder: Path
+    store: Path
     case: PreparedCase
-    load: Callable[[], Native]
+    voxels: Voxels
     options: PrepareOptions
+    keys: Mapping[str, str]
 
 
 def digest(*parts: object) -> str:
@@ -54,220 +108,172 @@ def digest(*parts: object) -> str:
 
 
 def key_of(fingerprints: Sequence[str], options: PrepareOptions) -> str:
-    """The hash of inputs and options: what a prepared folder is made from."""
-    return digest(FORMAT, list(fingerprints), asdict(options))
+    """The hash of inputs and options: what an index is made from."""
+    return digest(FORMAT, MADE, list(fingerprints), asdict(options))
 
 
-def existing(out: Path, key: str) -> Prepared | None:
-    """The folder ``out`` if it is whole and was made from ``key``."""
-    try:
-        found = Prepared(out)
-    except (MixsegError, KeyError, TypeError):
+def parts_of(header: Header) -> dict[str, str]:
+    """Hashes of what the arrays of a scan are made from, where nothing but its fingerprint is known."""
+    return {part: digest(header.fingerprint, part) for part in ("image", "full", "drawn")}
+
+
+def existing(out: Path, key: str, index: str = INDEX) -> Prepared | None:
+    """The scans of an index in ``out``, if they were made from ``key`` and all their entries are there."""
+    return whole(out, previous(out, index), key)
+
+
+def whole(out: Path, found: Prepared | None, key: str) -> Prepared | None:
+    """``found``, on the same terms."""
+    if found is None or found.hash != key:
         return None
-    return found if found.hash == key else None
+    there = entries.listed(out)
+    return found if all(entry.key in there for entry in found.all_entries()) else None
+
+
+def previous(out: Path, index: str = INDEX) -> Prepared | None:
+    """The scans of an index in ``out``, whatever they were made from."""
+    try:
+        return Prepared(out, index)
+    except MixsegError:
+        return None
+
+
+def check_ours(out: Path) -> None:
+    """Nothing, or one sentence about a folder that holds something else than a store."""
+    ours = (entries.ENTRIES, STAMPS)
+    check_replaceable(out, INDEX, PREPARED, harmless=lambda inside: inside.name in ours or inside.match("index-*.json"))
 
 
 def build(
     out: Path,
-    headers: Sequence[Header],
-    loads: Sequence[Callable[[], Native]],
+    scans: Sequence[Given],
     options: PrepareOptions,
     *,
     workers: int | None,
+    index: str = INDEX,
+    before: Prepared | None = None,
 ) -> Prepared:
-    """Write the prepared folder ``out``, whole or not at all.
+    """The prepared scans in the store ``out``: entries that are there stay, and those that are not are made.
 
     Args:
-        out: Replaced if it is a prepared folder.
-        headers: One per scan, in the order of the arrays.
-        loads: For each scan a function, to be called in another process, that reads it.
+        out: A new or empty folder, or a store.
+        scans: In the order of the index.
         options: The grid and the labels on it.
         workers: Processes; ``None`` is one per core.
+        index: The name of the index.
+        before: What it names now, if that was read.
+
+    Raises:
+        MixsegError: The scans do not belong together, one cannot be read, or the disk cannot be written. What was
+            finished before stays, and need not be made again.
     """
+    check_ours(out)
+    headers = [scan.header for scan in scans]
     names, channels = check_headers(headers)
     classes = options.classes(names)
-    cases = lay_out(headers, options)
-    voxels = sum(case.voxels for case in cases)
-    key = key_of([header.fingerprint for header in headers], options)
-    with replacing_folder(out, marker=INDEX, what=PREPARED, is_there=lambda: existing(out, key) is not None) as folder:
-        with explained(out):
-            for name in ARRAYS:
-                _allocate(folder / f"{name}.npy", voxels * (channels if name == "image" else 1))
-        jobs = [_Job(folder, case, load, options) for case, load in zip(cases, loads, strict=True)]
-        ids = [case.id for case in cases]
-        filled = run_all(_fill, jobs, names=ids, label="preparing", workers=workers)
-        cropped = np.concatenate([places for _, places in filled])
-        if len(cropped):
-            np.save(folder / CROPPED, cropped)
-        index = {
-            "format": FORMAT,
-            "hash": key,
-            "content": _content(folder),
-            "options": asdict(options),
-            "classes": classes,
-            "channels": channels,
-            "cases": [case.as_json() for case, _ in filled],
-        }
-        write_json(folder / INDEX, index)
-    return Prepared(out)
+    cases = grid.lay_out(headers, options)
+    keys = [keys_of(scan, case, options) for scan, case in zip(scans, cases, strict=True)]
+    before = before or previous(out, index)
+    facts = _known(out, before, keys)
+    jobs = [
+        _Job(out, case, scan.voxels, options, missing)
+        for case, scan, wanted in zip(cases, scans, keys, strict=True)
+        if (missing := {part: key for part, key in wanted.items() if key not in facts})
+    ]
+    if jobs:
+        sweep_entries(out)
+        for made in run_all(_make, jobs, names=[job.case.id for job in jobs], label="preparing", workers=workers):
+            facts |= made
+    cases = [completed(case, wanted, facts) for case, wanted in zip(cases, keys, strict=True)]
+    parts = [{part: (key, facts[key]["checksum"]) for part, key in wanted.items()} for wanted in keys]
+    content = {
+        "format": FORMAT,
+        "hash": key_of([header.fingerprint for header in headers], options),
+        "content": f"{FORMAT}-{digest([[part, made[1]] for of in parts for part, made in of.items()])}",
+        "options": asdict(options),
+        "classes": classes,
+        "channels": channels,
+        "cases": [{**case.as_json(), "parts": of} for case, of in zip(cases, parts, strict=True)],
+    }
+    with replacing(out / index) as temporary:
+        temporary.write_text(json.dumps(content))  # without indent, which takes ten times as long
+    if before is not None and before.index["format"] == flat.FORMAT:
+        flat.remove(out)
+    return Prepared(out, index)
 
 
-def lay_out(headers: Sequence[Header], options: PrepareOptions) -> list[PreparedCase]:
-    """Where each scan will lie in the arrays, before one is read."""
-    cases = []
-    offset = 0
-    generated = options.partial in GENERATORS
-    meant = not spacing_not_meant(headers)
-    for header in headers:
-        shape, spacing, field = _placed(header, options)
-        case = PreparedCase(
-            header=header,
-            dims=options.dims,
-            shape=shape,
-            spacing=spacing,
-            spacing_known=header.spacing_known and meant,
-            offset=offset,
-            has_partial=options.partial != "none" and (header.has_drawn or (generated and header.has_full)),
-            field=field,
-        )
-        offset += case.voxels
-        cases.append(case)
-    return cases
+def keys_of(scan: Given, case: PreparedCase, options: PrepareOptions) -> dict[str, str]:
+    """The key of each array of a scan: a hash of all that its values depend on, and of nothing else."""
+    place = (options.dims, case.header.shape, case.shape, case.field)
+    classes = (case.header.classes, options.target)
+    keys = {"image": digest(MADE, "image", scan.made_from["image"], options.clip, options.clip_by, place)}
+    if case.has_full:
+        keys["full"] = digest(MADE, "full", scan.made_from["full"], classes, place)
+    if case.has_partial and _is_generated(case, options):
+        keys["partial"] = digest(MADE, options.partial, options.seed, case.id, keys["full"])
+    elif case.has_partial:
+        keys["partial"] = digest(MADE, "drawn", scan.made_from["drawn"], classes, place)
+    return keys
 
 
-def _placed(
-    header: Header, options: PrepareOptions
-) -> tuple[tuple[int, int, int], tuple[float, float, float], tuple[int, ...]]:
-    """Shape and spacing on the prepared grid; in 2D also the size of the resampled slices, before they are cropped."""
-    (i, j, k), (di, dj, dk) = header.shape, header.spacing
-    if options.dims == 3:
-        a, b, c = _resampled(header, options)
-        return (a, b, c), (di * i / a, dj * j / b, dk * k / c), ()
-    field = _resampled(header, options) if options.spacing or options.long_side else ()
-    height, width = options.size or field or (i, j)
-    rows, columns = field or (height, width)
-    return (k, height, width), (dk, di * i / rows, dj * j / columns), field
+def completed(case: PreparedCase, keys: Mapping[str, str], facts: Mapping[str, Facts]) -> PreparedCase:
+    """``case`` with what was found out while its arrays were made."""
+    found = {name: facts[key][name] for part, key in keys.items() for name in FACTS[part]}
+    return replace(case, **tuples(found))
 
 
-def _resampled(header: Header, options: PrepareOptions) -> tuple[int, ...]:
-    """The size of a resampled scan, of its slices in 2D."""
-    if options.spacing and not header.spacing_known:
-        raise MixsegError(
-            f"{header.source} holds no voxel size, so it cannot be resampled to {options.spacing} mm: leave spacing "
-            "out, or for slices give long_side, a number of pixels.",
-            "voxel-size-unknown",
-            file=header.source,
-        )
-    shape, spacing = header.shape[: options.dims], header.spacing[: options.dims]
-    return size_at(shape, spacing, options.spacing, options.long_side)
+def sweep_entries(out: Path) -> None:
+    """Remove what processes of this machine were writing when they were killed."""
+    for folder in (out, *(out / entries.ENTRIES).glob("??")):
+        sweep(folder)
 
 
-def to_grid(native: Native, case: PreparedCase, options: PrepareOptions) -> tuple[Scan, PreparedCase]:
-    """A scan on the prepared grid: resampled, then labelled, then cropped. With its entry, which is complete now.
-
-    The only way from voxels to a grid: that of the store, and so of what a training learns from and is scored on, and
-    that of each image which a run predicts.
-    """
-    stack = to_slices if options.dims == 2 else np.asarray
-    keeps_shape = options.dims == 3 or bool(case.field)
-    size = case.field or case.shape[3 - options.dims :]
-    final = case.shape[3 - options.dims :]
-    image = centred(resize_image(stack(native.image), size, smooth=keeps_shape), final, 0)
-    table = _targets(native.header.classes, options)
-    full = partial = cropped = None
-    thin: tuple[int, ...] = ()
-    if native.full is not None:
-        full = table[(resize_masks if keeps_shape else resize_labels)(stack(native.full), size)]
-        thin = too_thin(table[native.full], full)
-        cropped = cropped_foreground(full, final)
-    if options.partial in GENERATORS and full is not None:
-        rng = np.random.default_rng([options.seed, zlib.crc32(case.id.encode())])
-        partial = GENERATORS[options.partial](full, rng, axis=0 if options.dims == 2 else -1)
-    elif options.partial != "none" and native.drawn is not None:
-        partial = table[resize_strokes(stack(native.drawn), size)]
-    kept = None if partial is None else centred(partial, final, IGNORE)
-    mean, std = moments(image, case)
-    case = replace(
-        case,
-        low=native.low,
-        high=native.high,
-        mean=mean,
-        std=std,
-        thin=thin,
-        cropped_full=0 if cropped is None else len(cropped),
-        cropped_partial=_labelled(partial) - _labelled(kept),
-    )
-    spacing = case.spacing if case.spacing_known else None
-    full = None if full is None else centred(full, final, IGNORE)
-    return Scan(case.id, image, full, kept, mean, std, spacing, cropped, case), case
+def _known(out: Path, before: Prepared | None, wanted: Collection[Mapping[str, str]]) -> dict[str, Facts]:
+    """By key, what is known of those entries that are there: from the index before, or else from beside them."""
+    there = entries.listed(out)
+    facts: dict[str, Facts] = {}
+    for case in before.cases if before is not None else ():
+        for part in entries.PARTS:
+            entry = before.entry(part, case) if before is not None else None
+            if entry is not None and entry.key in there:
+                found = {name: getattr(case, name) for name in FACTS[part]}
+                facts[entry.key] = {"checksum": entry.checksum, **found}
+    for keys in wanted:
+        for part, key in keys.items():
+            if key in there and key not in facts and (read := entries.read_facts(out, part, key)) is not None:
+                facts[key] = read
+    return facts
 
 
-def _labelled(labels: Labels | None) -> int:
-    return 0 if labels is None else int((labels != IGNORE).sum())
+def _is_generated(case: PreparedCase, options: PrepareOptions) -> bool:
+    return options.partial in GENERATORS and case.has_full
 
 
-def too_thin(before: Labels, after: Labels) -> tuple[int, ...]:
-    """Classes, but for the background, of whose share of a mask less than ``TOO_THIN`` is left on another grid."""
-    was, left = (np.bincount(mask.ravel(), minlength=IGNORE + 1)[:IGNORE] / mask.size for mask in (before, after))
-    return tuple(index for index in np.flatnonzero(left < TOO_THIN * was).tolist() if index)
+def _make(job: _Job) -> dict[str, Facts]:
+    """Make the arrays of one scan that are missing; by key, what was found out meanwhile."""
+    case, options, store, made = job.case, job.options, job.store, dict[str, Facts]()
+    if key := job.keys.get("image"):
+        grey = job.voxels.image()
+        image = grid.image_on_grid(grey.image, case)
+        mean, std = grid.moments(image, case)
+        known: dict[str, Any] = {"low": grey.low, "high": grey.high, "mean": mean, "std": std}
+        made[key] = entries.write_image(store, key, image, known)
+    generated = "partial" in job.keys and _is_generated(case, options)
+    if "full" in job.keys or generated:
+        mask = job.voxels.full()
+        on_grid = grid.mask_on_grid(mask, case, options)
+        if key := job.keys.get("full"):
+            beyond = grid.cut_off(on_grid, case)
+            known = {"thin": grid.thinned(mask, on_grid, case, options), "cropped_full": len(beyond)}
+            made[key] = entries.write_labels(store, key, grid.cropped(on_grid, case), known, beyond)
+        if generated:
+            made |= _make_partial(job, grid.generated(on_grid, case, options))
+    if "partial" in job.keys and not generated:
+        made |= _make_partial(job, grid.strokes_on_grid(job.voxels.drawn(), case, options))
+    return made
 
 
-def _targets(classes: tuple[str, ...], options: PrepareOptions) -> Labels:
-    """Class index -> index among the targets, 0 for the others; IGNORE stays."""
-    kept = options.classes(classes)
-    table = np.full(IGNORE + 1, IGNORE, np.uint8)
-    table[: len(classes)] = [kept.index(name) if name in kept else 0 for name in classes]
-    return table
-
-
-def _allocate(path: Path, size: int) -> None:
-    """An array file of the right size, for the workers to fill."""
-    open_memmap(path, mode="w+", dtype=np.uint8, shape=(size,)).flush()
-    if hasattr(os, "posix_fallocate"):
-        # Take the space now: a mapped write to a full disk ends the process without a word.
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-
-
-def _fill(job: _Job) -> tuple[PreparedCase, VoxelIndices]:
-    """Write one scan into the arrays; return its entry, now complete, and what the grid cuts off."""
-    scan, case = to_grid(job.load(), job.case, job.options)
-    for name in ARRAYS:
-        part: Bytes | None = getattr(scan, name)
-        channels = scan.channels if name == "image" else 1
-        target = open_memmap(job.folder / f"{name}.npy", mode="r+")
-        target[case.offset * channels : (case.offset + case.voxels) * channels] = (
-            IGNORE if part is None else part.ravel()
-        )
-        target.flush()
-    return case, np.empty((0, 4), np.int32) if scan.cropped is None else scan.cropped
-
-
-def moments(image: Bytes, case: PreparedCase) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel of an image on the prepared grid, without what was padded."""
-    if case.field:
-        rows, columns = kept_part(case.shape[1:], case.field)
-        image = image[..., rows, columns]
-    mean, std = zip(*map(_moments, np.moveaxis(image, 1 if case.dims == 2 else 0, 0)), strict=True)
-    return mean, std
-
-
-def _moments(image: Bytes) -> tuple[float, float]:
-    """Mean and standard deviation, from counts in whole numbers: the same to the last digit in any memory order."""
-    counts = np.bincount(image.ravel(), minlength=256)
-    grey = np.arange(256)
-    total, first, second = (int((counts * grey**power).sum()) for power in (0, 1, 2))
-    return first / total, math.sqrt(total * second - first**2) / total
-
-
-def _content(folder: Path) -> str:
-    """The hash of the arrays, which are on the disk when this returns."""
-    state = hashlib.blake2b(digest_size=16)
-    for path in (*(folder / f"{name}.npy" for name in ARRAYS), folder / CROPPED):
-        if path.name == CROPPED and not path.exists():
-            continue
-        with path.open("r+b") as file:  # Windows syncs only what it may write
-            while block := file.read(1 << 22):
-                state.update(block)
-            os.fsync(file.fileno())
-    return state.hexdigest()
+def _make_partial(job: _Job, partial: Labels) -> dict[str, Facts]:
+    key, kept = job.keys["partial"], grid.cropped(partial, job.case)
+    known = {"cropped_partial": grid.labelled(partial) - grid.labelled(kept)}
+    return {key: entries.write_labels(job.store, key, kept, known)}

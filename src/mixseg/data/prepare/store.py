@@ -1,9 +1,9 @@
-"""A folder of prepared scans, memory-mapped. Needs numpy alone; docs/reference/prepared-data.md has the layout."""
+"""Prepared scans, and the index that names them. Needs numpy alone; docs/reference/prepared-data.md has the layout."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, Self, TypedDict
@@ -13,16 +13,15 @@ import numpy as np
 from mixseg.core.errors import MixsegError
 from mixseg.core.schema import checked
 from mixseg.core.text_files import read_json
-from mixseg.core.types import Bytes, Kind, renamed
+from mixseg.core.types import IGNORE, Bytes, Kind, renamed
 from mixseg.data.intensity import FAINT, faint
+from mixseg.data.prepare import entries, flat
 from mixseg.data.scan import Header, VoxelIndices
 
-FORMAT = 1
-ARRAYS = ("image", "full", "partial")
-CROPPED, CROPPED_BEFORE = "cropped.npy", "beyond.npy"
-"""What the grid cuts off, and the same of earlier versions."""
+FORMAT = 2
+INDEX = "index.json"
 RENAMED = {"lost": "cropped_full", "lost_partial": "cropped_partial", "faded": "thin"}
-"""Keys of their entries."""
+"""Keys of a scan in an index of earlier versions, and what they are called now."""
 TOO_THIN = 0.8
 """A structure of whose volume less is left on the training grid is too thin for it."""
 A_FEW = 0.1
@@ -31,7 +30,7 @@ A_FEW = 0.1
 
 @dataclass(frozen=True)
 class PreparedCase:
-    """An entry of the store: a scan's header, how it lies on the prepared grid, and so the way back to its file.
+    """A scan in the store: its header, how it lies on the prepared grid, and so the way back to its file.
 
     Attributes:
         header: Of the file: what the scan was before.
@@ -39,7 +38,6 @@ class PreparedCase:
         shape: ``(K, H, W)`` in 2D; in 3D ``(I, J, K)``, of the source or resampled.
         spacing: Voxel size in mm along the axes of ``shape``.
         spacing_known: False where the source's format holds no voxel size, or all scans claim one that cannot be meant.
-        offset: Voxels before this case in ``full.npy`` and ``partial.npy``; ``image.npy`` has as many per channel.
         has_partial: Whether the partial map has labels, drawn or made; it is all IGNORE otherwise.
         low: Intensity that became 0, per channel.
         high: Intensity that became 255, per channel.
@@ -57,7 +55,6 @@ class PreparedCase:
     shape: tuple[int, int, int]
     spacing: tuple[float, float, float]
     spacing_known: bool
-    offset: int
     has_partial: bool
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
@@ -122,7 +119,7 @@ class PreparedCase:
 
     def as_json(self) -> dict[str, Any]:
         """The entry of ``index.json``."""
-        return asdict(self)
+        return {**vars(self), "header": vars(self.header)}  # not asdict, which copies all in ten times as long
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], *, channels: int, path: Path) -> Self:
@@ -133,10 +130,11 @@ class PreparedCase:
         """
         try:
             now = renamed(entry if "header" in entry else _with_header(entry, channels), RENAMED)
-            known = tuples(checked(dict(now), cls, path))
+            there = {key: value for key, value in now.items() if key not in ("parts", "offset")}  # where it lies
+            known = tuples(checked(there, cls, path))
             made = cls(**{**known, "header": Header(**known["header"])})
-            if min(*made.shape, 1 + made.offset) < 1:
-                raise ValueError(f"no voxels, or from {made.offset} on")
+            if min(made.shape) < 1:
+                raise ValueError("no voxels")
         except (KeyError, TypeError, ValueError) as error:
             raise MixsegError(
                 f"{path} describes a scan in a way that makes no sense ({error}): prepare the scans again.",
@@ -154,7 +152,7 @@ def _with_header(entry: Mapping[str, Any], channels: int) -> dict[str, Any]:
     spacing = np.linalg.norm(np.asarray(entry["affine"])[:3, :3], axis=0).tolist()
     header = {
         **moved,
-        **{"classes": (), "channels": channels, "shape": entry["source_shape"], "spacing": spacing},
+        **{"classes": [], "channels": channels, "shape": entry["source_shape"], "spacing": spacing},
         **{"spacing_known": entry["spacing_known"], "has_drawn": entry["has_partial"], "fingerprint": ""},
     }
     return {**{key: value for key, value in entry.items() if key not in {*moved, "source_shape"}}, "header": header}
@@ -165,6 +163,18 @@ def tuples(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, dict):
         return {name: tuples(item) for name, item in value.items()}
     return tuple(tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _parts(case: Mapping[str, Any], path: Path) -> dict[str, entries.Entry]:
+    """The entries of a scan; a key is a hash, and leads nowhere else."""
+    found = checked(case.get("parts", {}), dict[str, tuple[str, str]], path)
+    if "image" not in found or any(
+        part not in entries.PARTS or not entries.is_key(key) for part, (key, _) in found.items()
+    ):
+        raise MixsegError(
+            f"{path} names an entry that no store has: prepare the scans again.", "wrong-content", file=path
+        )
+    return {part: entries.Entry(*entry) for part, entry in found.items()}
 
 
 class _Options(TypedDict):
@@ -181,75 +191,104 @@ class _Index(TypedDict):
 
 
 class Prepared:
-    """The scans of a prepared folder. Arrays are views of the mapped files: nothing is read before it is used.
+    """The scans that an index names. An array is read when it is asked for, an image when it is used.
 
     Attributes:
-        folder: Where it lies.
-        index: The content of ``index.json``.
-        cases: One entry per scan, in the order of the arrays.
+        folder: The store: where index and entries lie.
+        name: Of the index, a store may have several.
+        index: Its content.
+        cases: One per scan, in the order that they were given in.
         classes: Class names by index, the background first.
         channels: How many channels each image has.
         options: What it was made like, by the names of ``PrepareOptions``.
         dims: 2 or 3.
-        hash: Of the input files and the options; equal hashes need not be prepared twice.
+        hash: Of what the scans and the options are: equal ones need not be prepared twice.
         content: Of the arrays themselves: equal on every machine for equal data.
+
+    Raises:
+        MixsegError: There is no index, or one of a later version.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        if not (folder / "index.json").is_file():
+    def __init__(self, folder: Path, index: str = INDEX) -> None:
+        self.folder, self.name = folder, index
+        if not (folder / index).is_file():
             raise MixsegError(
                 f"{folder} is no prepared folder: make one with mixseg prepare.", "not-prepared", folder=folder
             )
-        self.index: dict[str, Any] = read_json(folder / "index.json", dict[str, Any])
-        if self.index.get("format") != FORMAT:
+        self.index: dict[str, Any] = read_json(folder / index, dict[str, Any])
+        if self.index.get("format") not in (flat.FORMAT, FORMAT):
             raise MixsegError(
                 f"{folder} was not prepared by this version of mixseg: prepare the scans again.",
                 "other-version",
                 folder=folder,
             )
-        checked(self.index, _Index, folder / "index.json")
+        checked(self.index, _Index, folder / index)
         self.classes: tuple[str, ...] = tuple(self.index["classes"])
         self.channels: int = self.index["channels"]
         self.cases = tuple(
-            PreparedCase.from_json(entry, channels=self.channels, path=folder / "index.json")
-            for entry in self.index["cases"]
+            PreparedCase.from_json(entry, channels=self.channels, path=folder / index) for entry in self.index["cases"]
         )
         self.options: dict[str, Any] = tuples(self.index["options"])
         self.dims: int = self.options["dims"]
         self.hash: str = self.index["hash"]
         self.content: str = self.index["content"]
-        voxels = sum(case.voxels for case in self.cases)
-        self._arrays = {name: _mapped(folder / f"{name}.npy", voxels * self._per_voxel(name)) for name in ARRAYS}
+        is_flat = self.index["format"] == flat.FORMAT
+        self._parts = [{} if is_flat else _parts(entry, folder / index) for entry in self.index["cases"]]
+        self._at = {case.id: number for number, case in enumerate(self.cases)}
+        self._verified: set[str] = set()
+        self._flat: flat.FlatArrays | None = self._mapped_flat() if is_flat else None
 
     def image(self, case: PreparedCase) -> Bytes:
         """``(K, channels, H, W)`` in 2D, ``(channels, I, J, K)`` in 3D, 0 to 255."""
         slices, *plane = case.shape
         shape = (slices, self.channels, *plane) if self.dims == 2 else (self.channels, *case.shape)
-        return self._part("image", case).reshape(shape)
+        entry = self.entry("image", case)
+        if self._flat is not None or entry is None:
+            return self._from_flat("image", case).reshape(shape)
+        image = entries.read_image(self.folder, entry, shape, verify=entry.key not in self._verified)
+        self._verified.add(entry.key)
+        return image
 
     def full(self, case: PreparedCase) -> Bytes:
         """``case.shape``: class indices of the full mask; all IGNORE where there is none."""
-        return self._part("full", case).reshape(case.shape)
+        return self._labels("full", case)[0]
 
     def partial(self, case: PreparedCase) -> Bytes:
         """``case.shape``: class indices, IGNORE where unlabeled."""
-        return self._part("partial", case).reshape(case.shape)
+        return self._labels("partial", case)[0]
 
     def cropped(self, case: PreparedCase) -> VoxelIndices:
         """``(case.cropped_full, 4)``: what ``resample.cropped_foreground`` found outside the grid."""
         if not case.cropped_full:
-            return np.empty((0, 4), np.int32)
-        first = sum(other.cropped_full for other in self.cases if other.offset < case.offset)
-        path = self.folder / CROPPED
-        path = path if path.exists() else path.with_name(CROPPED_BEFORE)
-        try:
-            every = np.load(path, allow_pickle=False)
-        except Exception as error:  # damage can break the reader anywhere
-            raise MixsegError(
-                f"{path} cannot be read ({error}): prepare the scans again.", "unreadable-file", file=path
-            ) from None
-        return np.asarray(every[first : first + case.cropped_full], np.int32)
+            return entries.NOTHING
+        return self._labels("full", case)[1] if self._flat is None else self._flat.cropped(self._at[case.id])
+
+    def entry(self, part: str, case: PreparedCase) -> entries.Entry | None:
+        """Where an array of a scan lies in the store; None if it is all IGNORE, or the folder of an earlier version."""
+        return self._parts[self._at[case.id]].get(part)
+
+    def all_entries(self) -> Iterator[entries.Entry]:
+        """All that the index names."""
+        return (entry for parts in self._parts for entry in parts.values())
+
+    def holds(self, content: str) -> bool:
+        """Whether these are the arrays of this hash, which may be one that an earlier version made of them."""
+        if content == self.content or "-" in content or "-" not in self.content:
+            return content == self.content
+        voxels = sum(case.voxels for case in self.cases)
+        arrays = [map(read, self.cases) for read in (self.image, self.full, self.partial)]
+        cropped = np.concatenate([self.cropped(case) for case in self.cases])
+        return content == flat.content_of((voxels * self.channels, voxels, voxels), arrays, cropped)
+
+    def _labels(self, part: str, case: PreparedCase) -> tuple[Bytes, VoxelIndices]:
+        if self._flat is not None:
+            return self._from_flat(part, case).reshape(case.shape), entries.NOTHING
+        entry = self.entry(part, case)
+        if entry is None:
+            return np.full(case.shape, IGNORE, np.uint8), entries.NOTHING
+        found = entries.read_labels(self.folder, entry, case.shape, verify=entry.key not in self._verified)
+        self._verified.add(entry.key)
+        return found
 
     def remarks(self) -> list[str]:
         """Sentences about labels that the grid cuts off or is too coarse for, and about images that show nothing."""
@@ -292,14 +331,14 @@ class Prepared:
                 "sizes-differ",
                 folder=self.folder,
             )
-        size = sizes.pop()
-        image, full, partial = (self._arrays[name] for name in ARRAYS)
-        return image.reshape(-1, self.channels, *size), full.reshape(-1, *size), partial.reshape(-1, *size)
+        image, full, partial = (
+            np.concatenate([read(case) for case in self.cases]) for read in (self.image, self.full, self.partial)
+        )
+        return image, full, partial
 
     def __getitem__(self, id: str) -> PreparedCase:  # noqa: A002 - it is what a case calls it
-        for case in self.cases:
-            if case.id == id:
-                return case
+        if id in self._at:
+            return self.cases[self._at[id]]
         raise MixsegError(
             f"{self.folder} holds no case {id}: it was prepared from other scans.",
             "unknown-scan",
@@ -307,28 +346,14 @@ class Prepared:
             name=id,
         )
 
-    def _part(self, name: str, case: PreparedCase) -> Bytes:
-        scale = self._per_voxel(name)
-        return self._arrays[name][case.offset * scale : (case.offset + case.voxels) * scale]
-
-    def _per_voxel(self, name: str) -> int:
-        return self.channels if name == "image" else 1
-
-
-def _mapped(path: Path, size: int) -> Bytes:
-    """The flat array of a file, mapped."""
-    try:
-        # Copy on write: nobody changes the file, and torch takes the array without a copy or a warning.
-        array = np.load(path, mmap_mode="c", allow_pickle=False)
-    except Exception as error:  # damage can break the reader anywhere
-        raise MixsegError(
-            f"{path} cannot be read ({error}): prepare the scans again.", "unreadable-file", file=path
-        ) from None
-    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape != (size,):
-        raise MixsegError(
-            f"{path} has not the {size} voxels that index.json says: prepare the scans again.",
-            "broken-file",
-            file=path,
+    def _mapped_flat(self) -> flat.FlatArrays:
+        return flat.FlatArrays(
+            self.folder,
+            [case.shape for case in self.cases],
+            channels=self.channels,
+            cropped=[case.cropped_full for case in self.cases],
         )
-    # A plain array over the mapping: slices of np.memmap objects carry baggage that multiplies when there are many.
-    return np.asarray(array)
+
+    def _from_flat(self, part: str, case: PreparedCase) -> Bytes:
+        assert self._flat is not None, f"{case.id} has no {part}"
+        return self._flat.part(part, self._at[case.id])

@@ -142,8 +142,8 @@ def _read(run: RunFiles) -> Proposed:
 
 def _find_prepared(run: RunFiles) -> Prepared | None:
     """The prepared scans that the run was trained on, beside its folder; None if they are gone."""
-    for index in sorted(Path(run.path.parent / ".prepared").glob("*/index.json")):
-        prepared = Prepared(index.parent)
-        if prepared.content == run.facts.get("data"):
+    for index in sorted(Path(run.path.parent / ".prepared").glob("*/index*.json")):
+        prepared = Prepared(index.parent, index.name)
+        if prepared.holds(run.facts.get("data", "")):
             return prepared
     return None

@@ -80,17 +80,29 @@ def leading(path: Path, voxels: int) -> NDArray[np.generic]:
     image = _image(path)
     shape = _geometry(image, path).shape
     count = max(1, -(-voxels // (shape[0] * shape[1])))
-    array = np.asanyarray(image.dataobj[..., :count] if len(image.shape) == 3 else image.dataobj)
+    if path.name.lower().endswith(".gz"):
+        array: Any = _unzipped(image.dataobj, path, count)
+    else:
+        array = np.asanyarray(image.dataobj[..., :count] if len(image.shape) == 3 else image.dataobj)
     if array.dtype.names:
         array = grey(structured_to_unstructured(array), path)
     return np.asarray(array.reshape(*shape[:2], -1))
 
 
-def _unzipped(voxels: Any, path: Path) -> NDArray[np.generic]:  # noqa: ANN401 - nibabel has no types
-    """The voxels of a file of gzip, scaled as nibabel scales them, which stops before the checksum at the end."""
+def _unzipped(voxels: Any, path: Path, slices: int | None = None) -> NDArray[np.generic]:  # noqa: ANN401 - untyped
+    """The voxels of a file of gzip, scaled as nibabel scales them, which stops before the checksum at the end.
+
+    Of three axes, the first ``slices`` alone if that many are asked for.
+    """
+    shape = voxels.shape
+    part = slices is not None and len(shape) == 3
+    shape = (*shape[:2], min(shape[2], slices or 0)) if part else shape
+    length = voxels.offset + prod(shape) * voxels.dtype.itemsize
     with path.open("rb") as file:
-        content = inflated(file, voxels.offset + prod(voxels.shape) * voxels.dtype.itemsize)
-    array: NDArray[np.generic] = np.ndarray(voxels.shape, voxels.dtype, content.data, voxels.offset, order="F")
+        content = beginning(file, length) if part else inflated(file, length)
+    if len(content) < length:
+        raise EOFError(f"{len(content)} of {length} bytes")
+    array: NDArray[np.generic] = np.ndarray(shape, voxels.dtype, memoryview(content), voxels.offset, order="F")
     if (voxels.slope, voxels.inter) == (1, 0):
         return array
     scaled = nib.volumeutils.apply_read_scaling(array, np.float64(voxels.slope), np.float64(voxels.inter))

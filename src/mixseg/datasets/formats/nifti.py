@@ -99,7 +99,7 @@ def _unzipped(voxels: Any, path: Path, slices: int | None = None) -> NDArray[np.
     shape = (*shape[:2], min(shape[2], slices or 0)) if part else shape
     length = voxels.offset + prod(shape) * voxels.dtype.itemsize
     with path.open("rb") as file:
-        content = beginning(file, length) if part else inflated(file, length)
+        content: Any = beginning(file, length) if part else inflated(file, length)
     if len(content) < length:
         raise EOFError(f"{len(content)} of {length} bytes")
     array: NDArray[np.generic] = np.ndarray(shape, voxels.dtype, memoryview(content), voxels.offset, order="F")

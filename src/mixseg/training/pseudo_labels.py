@@ -175,7 +175,14 @@ def write_proposals(path: Path, proposals: Proposals) -> None:
 
 def read_proposals(path: Path) -> Proposals:
     """What ``write_proposals`` wrote."""
-    held = archives.read_arrays(path)
+    try:
+        held = archives.read_arrays(path)
+    except MixsegError as error:
+        if error.code != "broken-file":
+            raise
+        raise MixsegError(
+            f"{path} holds no proposals ({error}): begin the run anew in another --out.", "broken-file", file=path
+        ) from error
     found = {name.removeprefix("mask/"): array for name, array in held.items() if name.startswith("mask/")}
     masks = {name: mask.astype(np.uint8, copy=False) for name, mask in found.items() if mask.dtype == np.uint8}
     if "origin" not in held or len(masks) < len(found):

@@ -568,7 +568,7 @@ def test_train_ends_with_the_scores_of_the_run_and_tells_a_new_one_from_a_finish
     assert any(line.startswith("run is finished already; ") for line in second)
     rows = [re.split(r" {2,}", line) for line in first if " LV " in line]
     assert [row[:3] for row in rows] == [
-        [part, "last", branch] for part in ("val", "test") for branch in ("student (bottom)", "teacher (top)")
+        [part, "last", branch] for part in ("val", "test") for branch in ("student", "teacher")
     ]
     scores = {
         (entry["part"], entry["branch"]): entry["dsc"]["mean"]

@@ -94,6 +94,7 @@ def test_importing_mixseg_imports_neither_torch_nor_numpy():
 def test_what_dir_promises_is_there_and_nothing_else_is():
     public = {"train", "predict", "scan", "load", "Model", "Native", "MixsegError", "__version__"}
     public |= {"open_run", "Run", "compare", "Compared", "experiment", "Experiment", "evaluate", "write_report"}
+    public |= {"inspect", "ScanTable"}
     assert set(dir(mixseg)) == set(mixseg.__all__) == public
     assert all(getattr(mixseg, name) is not None for name in public)
     assert mixseg.MixsegError is MixsegError

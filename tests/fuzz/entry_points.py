@@ -192,8 +192,10 @@ ENTRIES: dict[str, Entry] = {
     "config": Entry("config.json", ("config.json",), config, weight=20),
     "proposals": Entry("proposals.npz", ("proposals.npz",), proposals, checksum=True),
     "sidecar": Entry("predictions", ("*.mixseg.json",), sidecar),
-    "inspect": Entry("own", ("**/*",), verb("inspect", "@"), weight=1),
-    "inspect nnU-Net": Entry("scans", ("*.json", "labelsTr/*", "imagesTr/*"), verb("inspect", "@"), weight=1),
+    "inspect": Entry("own", ("**/*",), verb("inspect", "@", "--out", "@/page.html"), weight=1),
+    "inspect nnU-Net": Entry(
+        "scans", ("*.json", "labelsTr/*", "imagesTr/*"), verb("inspect", "@", "--out", "@/page.html"), weight=1
+    ),
     "prepare": Entry(
         "scans",
         ("*.json", "labelsTr/*", "imagesTr/*"),

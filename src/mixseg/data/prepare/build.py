@@ -16,7 +16,7 @@ from mixseg.core.workers import run_all
 from mixseg.data.prepare import entries, flat, grid
 from mixseg.data.prepare.entries import Facts
 from mixseg.data.prepare.options import PrepareOptions
-from mixseg.data.prepare.store import FORMAT, INDEX, Prepared, PreparedCase, tuples
+from mixseg.data.prepare.store import FORMAT, INDEX, INDICES, Prepared, PreparedCase, tuples
 from mixseg.data.scan import Header, Native, check_headers
 from mixseg.datasets.partial_labels import GENERATORS
 
@@ -141,7 +141,7 @@ def previous(out: Path, index: str = INDEX) -> Prepared | None:
 def check_ours(out: Path) -> None:
     """Nothing, or one sentence about a folder that holds something else than a store."""
     ours = (entries.ENTRIES, STAMPS)
-    check_replaceable(out, INDEX, PREPARED, harmless=lambda inside: inside.name in ours or inside.match("index-*.json"))
+    check_replaceable(out, INDEX, PREPARED, harmless=lambda inside: inside.name in ours or inside.match(INDICES))
 
 
 def build(

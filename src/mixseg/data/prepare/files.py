@@ -151,7 +151,8 @@ class Stamps:
                 temporary.write_text(json.dumps({**self.known, **self.seen}))
 
     def _of(self, path: Path) -> str:
-        name = os.path.abspath(path)  # noqa: PTH100 - which follows no link, and asks the disk nothing
+        absolute = os.path.abspath(path)  # noqa: PTH100 - which follows no link, and asks the disk nothing
+        name = hashlib.blake2b(os.fsencode(absolute), digest_size=16).hexdigest()  # names of files may be of patients
         try:
             stat = path.stat()
             stamp: list[Any] = [stat.st_size, stat.st_mtime_ns]

@@ -19,7 +19,8 @@ from mixseg.data.prepare import entries, flat
 from mixseg.data.scan import Header, VoxelIndices
 
 FORMAT = 2
-INDEX = "index.json"
+INDEX, INDICES = "index.json", "index-*.json"
+"""What a store is described in: by itself, or for runs with different options."""
 RENAMED = {"lost": "cropped_full", "lost_partial": "cropped_partial", "faded": "thin"}
 """Keys of a scan in an index of earlier versions, and what they are called now."""
 TOO_THIN = 0.8
@@ -190,6 +191,26 @@ class _Index(TypedDict):
     content: str
 
 
+def _only_index(folder: Path) -> str:
+    """The name of the index of a store that has one: `mixseg train` calls those of its runs by their options.
+
+    Raises:
+        MixsegError: It has several, and nobody says which.
+    """
+    if (folder / INDEX).is_file() or not folder.is_dir():
+        return INDEX
+    found = sorted(path.name for path in folder.glob(INDICES))
+    if len(found) > 1:
+        raise MixsegError(
+            f"{folder} has {len(found)} indices, of runs with other grids or labels: prepare the scans with "
+            "`mixseg prepare`, or pack them.",
+            "several-indices",
+            folder=folder,
+            names=found,
+        )
+    return found[0] if found else INDEX
+
+
 class Prepared:
     """The scans that an index names. An array is read when it is asked for, an image when it is used.
 
@@ -209,7 +230,8 @@ class Prepared:
         MixsegError: There is no index, or one of a later version.
     """
 
-    def __init__(self, folder: Path, index: str = INDEX) -> None:
+    def __init__(self, folder: Path, index: str = "") -> None:
+        index = index or _only_index(folder)
         self.folder, self.name = folder, index
         if not (folder / index).is_file():
             raise MixsegError(

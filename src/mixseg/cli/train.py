@@ -126,7 +126,7 @@ def _print_scores(run: RunFolder) -> None:
     from mixseg.report.run_files import RunFiles
     from mixseg.report.wording import verdict
 
-    found = RunFiles.read(run.path)
+    found = RunFiles.read(run)
     entries = summarise([row for row in found.rows if row.checkpoint == "last"], intervals=True)
     for entry in entries:
         result({"run": run.path, **entry})

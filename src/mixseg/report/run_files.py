@@ -68,9 +68,10 @@ class RunFiles:
     estimated: Content | None = None
 
     @staticmethod
-    def read(path: Path) -> RunFiles:
-        """The run in ``path``."""
-        folder, apart = RunFolder(path), path / CROSS_VALIDATION
+    def read(run: Path | RunFolder) -> RunFiles:
+        """The run in a folder, of which somebody may have read some files already."""
+        folder = run if isinstance(run, RunFolder) else RunFolder(run)
+        path, apart = folder.path, folder.path / CROSS_VALIDATION
         scored = [file for file in (path / "metrics.csv", apart / "metrics.csv") if file.exists()]
         return RunFiles(
             path=path,

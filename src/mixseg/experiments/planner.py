@@ -102,8 +102,14 @@ def make_plan(
         settings={key: value for key, value in request.settings.items() if key != "split"},
         as_printed=_as_printed(request, scans),
         words=experiment.words,
-        labels={key: value for key, value in asdict(flags or LabelFlags()).items() if value not in (None, False)},
+        labels=_flags_as_json(flags or LabelFlags()),
     )
+
+
+def _flags_as_json(flags: LabelFlags) -> dict[str, Any]:
+    """What the user says about the ids, as JSON has it, without what nothing is said of; 0 is an id."""
+    given = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(flags).items()}
+    return {key: value for key, value in given.items() if value not in (None, []) and value is not False}
 
 
 def outputs_of(row: Row) -> tuple[str, ...]:

@@ -35,7 +35,8 @@ def command(results: Results, experiment: str | None = None) -> str:
     words += ["--split", plan.split] if plan.split else []
     words += ["--test"] if plan.test and not built_in else []
     for key, value in plan.labels.items():
-        words += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
+        values = [] if value is True else value if isinstance(value, list) else [value]
+        words += [f"--{key.replace('_', '-')}", *map(str, values)]
     return shlex.join([*words, "--out", str(out)])
 
 

@@ -59,7 +59,7 @@ def test_a_table_without_the_column_part_can_be_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("case,class\na,b\n", "no column 'branch'"), (",".join(COLUMNS) + "\na,LV,,,many,1,,1,,\n", "case a.*many")],
+    [("case,class\na,b\n", "no column 'branch'"), (",".join(COLUMNS) + "\na,LV,,,many,1,,1,,\n", "case 'a'.*many")],
 )
 def test_a_broken_table_is_named(tmp_path, content, message):
     (tmp_path / "metrics.csv").write_text(content)

@@ -4,13 +4,13 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import nibabel
 import numpy as np
 import pytest
 
 from dataset_folders import AFFINE, SHAPE, dataset_json, image, make_acdc, make_nnunet, mask, nifti, strokes
 from mixseg.core.types import IGNORE, Case, Source
 from mixseg.datasets import load
+from mixseg.datasets.formats import nifti as reader
 from mixseg.report import inspection
 from mixseg.report.inspect_page import inspection_page
 from mixseg.report.inspection import inspect, sample
@@ -52,11 +52,11 @@ def test_each_kind_of_supervision_is_counted(tmp_path):
 def test_each_file_is_read_once_for_what_it_holds(tmp_path, monkeypatch):
     folder, opened = make_nnunet(tmp_path), []
 
-    def noted(path, read=nibabel.load, **options):
+    def noted(path, read=reader.read, **options):
         opened.append(path)
         return read(path, **options)
 
-    monkeypatch.setattr(nibabel, "load", noted)
+    monkeypatch.setattr(reader, "read", noted)
     cases = load(folder)  # which reads label maps for the meaning of their ids
     for_ids = Counter(opened)
     opened.clear()

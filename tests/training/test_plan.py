@@ -91,7 +91,7 @@ def train(folder, run, *flags):
 
 
 def test_a_folder_of_thick_slices_is_planned_trained_on_and_predicted(thick, tmp_path, capsys):
-    assert train(thick, tmp_path / "run") == 0
+    assert train(thick, tmp_path / "run", "--set", "validation=part") == 0
     said = capsys.readouterr().out
     assert "Plan:\n  - Slices are learned one by one: a scan has few of them (6)." in said
     assert "Pixels become 1.4 mm wide" in said
@@ -118,7 +118,7 @@ def test_arrays_are_planned_as_their_files_are(thick, tmp_path, capsys):
     called = {"classes": ("background", "ball"), "out": tmp_path / "arrays", "device": "cpu", **settings}
     model = mixseg.train([scans[0], scans[3]], val=scans[1:3], **called)
     assert "Plan:" in capsys.readouterr().out
-    assert train(thick, tmp_path / "files") == 0
+    assert train(thick, tmp_path / "files", "--set", "validation=part") == 0
     files, arrays = (RunFolder(tmp_path / name) for name in ("files", "arrays"))
     assert arrays.config == files.config.changed(dataset="")
     assert arrays.facts["plan"] == files.facts["plan"]

@@ -36,7 +36,7 @@ def _make_scans(folder: Path) -> Path:
     if not (folder / "dataset.json").exists():
         recipe = Recipe(partial="erosion-3x3", keep_full=3)
         simulate_phantom(folder, recipe, kind="heart", size=64, seed=0, **PATIENTS)
-    say(f"{folder}: heart scans made by formula; 3 patients outlined, 15 with a few labelled pixels a slice")
+    say(f"{folder}: heart scans made by formula; 3 patients fully annotated, 15 with a few labelled pixels a slice")
     return folder
 
 

@@ -164,7 +164,7 @@ def meant_as_settings(words: Sequence[str], flags: Collection[str]) -> list[str]
     from mixseg.runs.config import GROUPS, KEYS
 
     known = {flag.replace("_", "-") for flag in flags}
-    said = []
+    hints = []
     for word, after in pairwise((*words, "--")):
         flag, equals, value = word.partition("=")
         key = flag.removeprefix("--").replace("-", "_")
@@ -172,8 +172,8 @@ def meant_as_settings(words: Sequence[str], flags: Collection[str]) -> list[str]
         names_one = first in KEYS or (dot and first in GROUPS)
         if flag.startswith("--") and flag.replace("_", "-") not in known and names_one:
             value = value if equals else "VALUE" if after.startswith("--") else after
-            said.append(f"{key} is a key of the config: write --set {key}={value}")
-    return said
+            hints.append(f"{key} is a key of the config: write --set {key}={value}")
+    return hints
 
 
 def _nested(keys: list[str], value: object) -> dict[str, Any]:

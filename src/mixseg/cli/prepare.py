@@ -149,7 +149,7 @@ def _planned(cases: Sequence[Case], given: dict[str, Any]) -> dict[str, Any]:
     from mixseg.training.plan.settings import plan_for
 
     plan = plan_for([read_header(case) for case in cases], given, Hardware(), lambda: some_images(cases))
-    say(plan.told())
+    say(plan.sentences())
     return {**{key: value for key, value in plan.settings.items() if key not in ("patch", "batch")}, **given}
 
 

@@ -40,8 +40,8 @@ def simulate(
 
     $ mixseg simulate phantom --phantom heart
 
-    The first asks what would be if only three patients had been outlined; the second needs no data at all. The layout
-    is nnU-Net's; the masks that were taken away lie in labelsTr_dense, which only evaluation opens.
+    The first asks what would be if only three patients had been annotated in full; the second needs no data at all. The
+    layout is nnU-Net's; the masks that were taken away lie in labelsTr_dense, which only evaluation opens.
 
     Args:
         out: The dataset to write; new or empty.

@@ -151,11 +151,11 @@ def _protocol(
 ) -> dict[str, list[str]]:
     """Who is train, val and test. ``unused`` are train scans in whose full masks a class was not looked for."""
     masks = proposals.masks if proposals else {}
-    said = {"proposed": list(masks), "unused": list(unused)}
+    others = {"proposed": list(masks), "unused": list(unused)}
     judging = {"unscored": list(unscored(prepared, split))}
     return {
         **{kind: [scan.name for scan in scans if scan.name not in masks] for kind, scans in train.items()},
-        **{who: names for who, names in said.items() if names},
+        **{who: names for who, names in others.items() if names},
         **{"val": [scan.name for scan in val], "test patients": list(split.test)},
         **{who: names for who, names in judging.items() if names},
     }

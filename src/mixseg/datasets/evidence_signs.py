@@ -137,7 +137,7 @@ def _lines(axis: AxisFacts) -> Sign | None:
     """Lines in their slices. Of hand-drawn scribbles on 160 hearts at most 2 % is inside, of the masks 48 % or more."""
     if axis.inside >= 0.05:
         return None
-    why = f"{axis.pieces} lines of which {100 * axis.inside:.0f} % is inside"
+    why = f"{axis.components} lines of which {100 * axis.inside:.0f} % is inside"
     return Sign(-3 if axis.likeness < 0.2 and len(axis.painted) > 2 else -1, why)
 
 

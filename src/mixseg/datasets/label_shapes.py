@@ -43,7 +43,7 @@ class AxisFacts:
     painted: tuple[int, ...]
     inside: float
     width: int
-    pieces: int
+    components: int
     thin: int
     length: float
     likeness: float
@@ -112,7 +112,7 @@ def along(
     mm = min(spacing[each] for each in range(3) if each != axis)
     areas = slices.sum(axis=(1, 2))
     inside = _inside(slices)
-    labels, pieces = ndimage.label(slices, np.array([np.zeros((3, 3)), np.ones((3, 3)), np.zeros((3, 3))]))
+    labels, components = ndimage.label(slices, np.array([np.zeros((3, 3)), np.ones((3, 3)), np.zeros((3, 3))]))
     thick = np.unique(labels[inside])
     return AxisFacts(
         size=size,
@@ -120,8 +120,8 @@ def along(
         painted=tuple(int(at) for at in np.flatnonzero(areas) + start),
         inside=float(inside.sum() / areas.sum()),
         width=_width(slices),
-        pieces=int(pieces),
-        thin=int(pieces - len(thick)),
+        components=int(components),
+        thin=int(components - len(thick)),
         length=_length(labels, mm),
         likeness=_likeness(slices, areas),
         roughness=float(np.abs(np.diff(areas, prepend=0, append=0)).sum() / (2 * areas.max())),

@@ -175,12 +175,12 @@ def detect(
     ids, classes = _mapping(counts, names, reading, strokes)
     if ignore is not None:
         ids = dict(given(where, ids, classes, why=reading.why, flags=replace(flags, scribble_background=None)).ids)
-    told, why = describe(ids, classes), reading.why
+    meanings, why = describe(ids, classes), reading.why
     if strokes is not None:
-        told += f"; but 0 = unlabeled in a file that holds {strokes}, a scribble"
+        meanings += f"; but 0 = unlabeled in a file that holds {strokes}, a scribble"
     if strokes in names:
         why = f"dataset.json names {strokes} {names[strokes]} beside 0; {why}"
-    return Decision(ids, classes, f"{where}: {told} ({why}).", strokes)
+    return Decision(ids, classes, f"{where}: {meanings} ({why}).", strokes)
 
 
 def describe(ids: Mapping[int, int], classes: Sequence[str]) -> str:

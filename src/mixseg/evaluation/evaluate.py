@@ -68,22 +68,24 @@ class Evaluation:
 
     def remarks(self) -> list[str]:
         """Sentences about what the means do not show: what was not scored, classes in neither mask."""
-        said = [self.meaning] if self.meaning else []
+        sentences = [self.meaning] if self.meaning else []
         if self.missing:
-            said.append(f"{len(self.missing)} without a prediction, not scored: {listed(self.missing, most=5)}.")
+            sentences.append(f"{len(self.missing)} without a prediction, not scored: {listed(self.missing, most=5)}.")
         if self.unmatched:
-            said.append(f"{len(self.unmatched)} without a reference, not scored: {listed(self.unmatched, most=5)}.")
+            sentences.append(
+                f"{len(self.unmatched)} without a reference, not scored: {listed(self.unmatched, most=5)}."
+            )
         partly = {job.reference.case: job.reference.unlabeled for job, _ in self.scored if job.reference.unlabeled}
         if partly:
             many = "s are" if len(partly) > 1 else " is"
-            said.append(
+            sentences.append(
                 f"{len(partly)} reference{many} partly unlabeled (up to {max(partly.values()):.1%} of the voxels): "
                 f"the rest alone is scored there, which says little about borders: {listed(list(partly))}."
             )
         left_out: Counter[str] = Counter(row.label for row in self.rows if row.dsc != row.dsc)
         for label, count in left_out.items():
-            said.append(f"{label}: {count} left out of the means, in neither the reference nor the prediction.")
-        return said
+            sentences.append(f"{label}: {count} left out of the means, in neither the reference nor the prediction.")
+        return sentences
 
     def write(self, out: Path) -> list[Path]:
         """Write ``metrics.csv`` and a ``summary.json`` for each output and part of the split; the files written.
@@ -97,8 +99,8 @@ class Evaluation:
             entries.setdefault((*job.output, job.reference.part), []).append(_entry(job, rows))
         outputs, parts = len({key[:2] for key in entries}), len({key[2] for key in entries})
         for (checkpoint, branch, part), of_these in entries.items():
-            told = [*((checkpoint, branch) if outputs > 1 else ()), *((part,) if parts > 1 else ())]
-            written.append(out / f"{'_'.join(('summary', *filter(None, told)))}.json")
+            parts_of_name = [*((checkpoint, branch) if outputs > 1 else ()), *((part,) if parts > 1 else ())]
+            written.append(out / f"{'_'.join(('summary', *filter(None, parts_of_name)))}.json")
             write_json(written[-1], nnunet_summary(of_these))
         for old in set(out.glob("summary*.json")) - set(written):
             if '"metric_per_case"' in old.read_text(encoding="utf-8"):  # of an evaluation whose metrics.csv is gone

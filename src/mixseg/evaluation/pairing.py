@@ -150,17 +150,17 @@ def of_folder(
         )
     places = (place / nnunet_json.NAME for place in (folder, folder.parent, predictions))
     declared = next((path for path in places if path.is_file()), None)
-    said = _said_by_segments(folder, files.values()) if declared is None else nnunet_json.read(declared)
+    declaration = _declared_by_segments(folder, files.values()) if declared is None else nnunet_json.read(declared)
     with ThreadPoolExecutor() as pool:
-        reading = pool.map(lambda path: nnunet.count_declared(path, said), files.values())
+        reading = pool.map(lambda path: nnunet.count_declared(path, declaration), files.values())
         each_of = list(track(reading, "reading references", total=len(files)))
     counts: Counter[int] = Counter()
     for found in each_of:
         counts.update(found)
-    names = said.names or _named(counts, flags, predicted or _one_segment(predictions))
-    decision = labels.detect(str(folder), counts, names=names, ignore=said.ignore, flags=flags, files=each_of)
+    names = declaration.names or _named(counts, flags, predicted or _one_segment(predictions))
+    decision = labels.detect(str(folder), counts, names=names, ignore=declaration.ignore, flags=flags, files=each_of)
     ids = {value: index for value, index in decision.ids.items() if index != IGNORE}
-    if declared is None and said.names:
+    if declared is None and declaration.names:
         ids = {0: 0}  # the numbers of segments are ours: no prediction was made with them
     if len(decision.classes) == 2:
         ids.setdefault(1, 1)  # our own predictions of one structure, whatever its id is in the masks
@@ -169,12 +169,12 @@ def of_folder(
             case,
             mask,
             decision.classes,
-            said.annotated.get(case),
+            declaration.annotated.get(case),
             unlabeled=_unlabeled(found, decision),
-            patient=said.patients.get(case, ""),
+            patient=declaration.patients.get(case, ""),
         )
         for (case, path), found in zip(files.items(), each_of, strict=True)
-        if (mask := nnunet.label_source(path, decision.ids_in(found), said)) is not None
+        if (mask := nnunet.label_source(path, decision.ids_in(found), declaration)) is not None
     ]
     if not each:
         raise MixsegError(
@@ -191,7 +191,7 @@ def _unlabeled(found: Mapping[int, int], decision: labels.Decision) -> float:
     return sum(count for value, count in found.items() if ids.get(value) == IGNORE) / max(1, sum(found.values()))
 
 
-def _said_by_segments(folder: Path, files: Collection[Path]) -> nnunet_json.Description:
+def _declared_by_segments(folder: Path, files: Collection[Path]) -> nnunet_json.Description:
     """What nobody declared but the names of segments say: each is a class. Nothing where there are no segments."""
     segments = [path for path in files if formats.suffix(path) in formats.SEGMENTS]
     if segments and len(segments) < len(files):
@@ -240,9 +240,9 @@ def by_name(predicted: Sequence[str], truths: References) -> References:
         each = [replace(one, annotated=tuple(name for name in one.looked_for if name in wanted)) for one in truths.each]
         return References(each, dict(enumerate([0, *found])), truths.meaning)
     if not found and len(predicted) == len(known):
-        said = f"{sides}, no name is in both: they were paired in this order."
+        declaration = f"{sides}, no name is in both: they were paired in this order."
         return References(
-            truths.each, {index: index for index in range(len(known))}, f"{truths.meaning} {said}".strip()
+            truths.each, {index: index for index in range(len(known))}, f"{truths.meaning} {declaration}".strip()
         )
     raise MixsegError(
         f"{sides}: call them alike in a dataset.json beside the masks, or give the dataset folder itself as reference.",

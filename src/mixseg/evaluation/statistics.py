@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
 
     Attributes:
         mean: Over scans, then over classes; ``nan`` without any value.
-        low: Of the 95 % interval; ``nan`` with one patient, from whom nothing can be told of others.
+        low: Of the 95 % interval; ``nan`` with one patient, from whom nothing follows for others.
         high: Of the same.
         patients: How many have a value.
         seeds: How many trainings were drawn from; with one, the interval holds the chance of patients alone.

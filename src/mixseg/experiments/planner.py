@@ -174,17 +174,17 @@ def _missing(run: PlannedRun, n: int | None, split: Split) -> str:
 def _chain(recipe: Recipe, n: int | None, seed: int, preset: str, request: Request, scans: Scans) -> list[PlannedRun]:
     """The run of ``recipe``, after those that it needs."""
     before = _chain(recipe.source, n, seed, preset, request, scans) if recipe.source else []
-    told: dict[str, Any] = {"method": recipe.method, "preset": preset, "dataset": scans.layout}
-    usual = make_config(**told, **scans.settings)
+    base: dict[str, Any] = {"method": recipe.method, "preset": preset, "dataset": scans.layout}
+    usual = make_config(**base, **scans.settings)
     training = usual.training
     steps = steps_of(preset, scans.dataset, n, training.steps, training.batch.full)
     steps = QUICK_STEPS if request.quick else steps
     changes = merged({**scans.settings, "steps": steps}, asked_of(recipe, request))
-    config = make_config(**told, **changes)
+    config = make_config(**base, **changes)
     # Runs of one name have one config, whichever experiment asks for them.
     changes["weights"] = _unusual(config, usual)
     # Rounds of one seed start from other weights than rounds of another.
-    settings = {**told, **changes, "set": n, "seed": seed + SEEDS_APART * recipe.depth}
+    settings = {**base, **changes, "set": n, "seed": seed + SEEDS_APART * recipe.depth}
     if before:
         settings["proposals_from"] = before[-1].name
     name = run_name(recipe, config, usual, n, settings["seed"])
@@ -213,11 +213,11 @@ def run_name(recipe: Recipe, config: Config, usual: Config, n: int | None, seed:
 
 def differences(config: Config, usual: Config) -> list[str]:
     """``distill-10`` for each setting that is not the usual one; a weight that equals the method's own is usual."""
-    told = changed(settings_of(config), settings_of(usual))
+    differing = changed(settings_of(config), settings_of(usual))
     now, before = config.training.validate_every, usual.training.validate_every
     if now != before:  # the same training, but another choice of its best checkpoint
-        told["validate_every"] = now
-    return [f"{key.removeprefix('weights.')}-{_text(value)}" for key, value in told.items()]
+        differing["validate_every"] = now
+    return [f"{key.removeprefix('weights.')}-{_text(value)}" for key, value in differing.items()]
 
 
 def changed(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

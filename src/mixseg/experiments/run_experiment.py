@@ -140,8 +140,8 @@ def _on_one_grid(scans: Scans, source: ScanFolder, request: Request, resources: 
         grey, _ = choose_intensities(images, {**scans.settings, **request.settings})
         return replace(scans, settings={**scans.settings, **grey})
     common = {**scans.settings, **strong_grid(scans.dataset, request.settings)}
-    told = {"preset": preset, "dataset": scans.layout, **common, **request.settings}
-    plan = plan_for(source.headers, told, Hardware(resources.device), images)
+    given_settings = {"preset": preset, "dataset": scans.layout, **common, **request.settings}
+    plan = plan_for(source.headers, given_settings, Hardware(resources.device), images)
     grid = {key: value for key, value in plan.settings.items() if key != "batch"}  # which is a method's own
     return replace(scans, settings={**common, **grid})
 

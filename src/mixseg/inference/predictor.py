@@ -126,11 +126,11 @@ def argmax(probs: Tensor, dim: int) -> Tensor:
 
 
 SINGLE_COMPONENT = 0.98
-"""Share of a structure that its largest piece has at least, in every mask, for it to count as one piece."""
+"""Share of a structure that its largest component has at least, in every mask, for it to count as one component."""
 
 
 def keep_largest_component(labels: Labels, indices: Iterable[int]) -> Labels:
-    """A copy of a label map ``(I, J, K)`` in which each of these classes keeps its largest connected piece.
+    """A copy of a label map ``(I, J, K)`` in which each of these classes keeps its largest connected component.
 
     What is dropped becomes background. Voxels that touch by a corner are connected.
     """
@@ -142,7 +142,7 @@ def keep_largest_component(labels: Labels, indices: Iterable[int]) -> Labels:
 
 
 def single_component(masks: Iterable[Labels], classes: int) -> tuple[int, ...]:
-    """The classes 1 to ``classes`` - 1 that are one piece in every one of these label maps which shows them."""
+    """The classes 1 to ``classes`` - 1 that are one component in every one of these label maps which shows them."""
     seen: set[int] = set()
     scattered: set[int] = set()
     for labels in masks:

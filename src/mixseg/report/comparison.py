@@ -146,12 +146,14 @@ def write_comparison(found: Comparison, out: Path) -> list[Path]:
 def _doubts(found: Comparison) -> list[Html]:
     """What makes a comparison unfair, said aloud."""
     runs = [run for contender in found.contenders for run in contender.runs]
-    said = []
+    warnings = []
     if len({str(run.facts.get("data")) for run in runs}) > 1:
-        said.append("The runs were trained on different data: differences are not those of the methods alone.")
+        warnings.append("The runs were trained on different data: differences are not those of the methods alone.")
     if len({frozenset(row.case for row in run.rows if row.part == found.part) for run in runs}) > 1:
-        said.append("The runs were scored on different scans: the paired tests use the common ones, the means do not.")
-    return [paragraph(sentence, kind="warning") for sentence in said]
+        warnings.append(
+            "The runs were scored on different scans: the paired tests use the common ones, the means do not."
+        )
+    return [paragraph(sentence, kind="warning") for sentence in warnings]
 
 
 def _tests(contenders: Sequence[Contender], part: str) -> list[Tested]:

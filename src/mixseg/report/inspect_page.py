@@ -71,10 +71,10 @@ def _overlays(inspection: Inspection) -> Html:
     if not shown:
         return paragraph("No scan could be read.")
     rows = [shown[start : start + A_ROW] for start in range(0, len(shown), A_ROW)]
-    said = (
+    caption = (
         "Above, the slice; below, its labelled part: lines are borders of the full mask, filled pixels partial labels."
     )
-    return joined([paragraph(said, kind="soft"), _legend(inspection), *(figure_png(_figure(row)) for row in rows)])
+    return joined([paragraph(caption, kind="soft"), _legend(inspection), *(figure_png(_figure(row)) for row in rows)])
 
 
 def _legend(inspection: Inspection) -> Html:

@@ -65,9 +65,9 @@ def heading(text: str) -> Html:
 
 
 def _warnings(run: RunFiles) -> Html:
-    said = [paragraph(f"Step {step}: {sentence}", kind="warning") for step, sentence in run.warned]
-    more = joined(said[WARNINGS:])
-    return joined([*said[:WARNINGS], *([folded(f"{len(said) - WARNINGS} more", more)] if more else [])])
+    warnings = [paragraph(f"Step {step}: {sentence}", kind="warning") for step, sentence in run.warned]
+    more = joined(warnings[WARNINGS:])
+    return joined([*warnings[:WARNINGS], *([folded(f"{len(warnings) - WARNINGS} more", more)] if more else [])])
 
 
 def _scores(run: RunFiles) -> Html:
@@ -179,7 +179,8 @@ def _validation(run: RunFiles) -> Html:
 def _losses(run: RunFiles) -> Html:
     return as_html(
         curves.losses(run),
-        "Each term of the loss between two looks: as it is, and times its weight, as it counts." + _flags(run.warned),
+        "Each term of the loss between two validations: as it is, and times its weight, as it counts."
+        + _flags(run.warned),
     )
 
 

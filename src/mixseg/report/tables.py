@@ -123,22 +123,22 @@ def changes(run: RunFiles) -> Html:
 def environment(facts: Mapping[str, Any]) -> Html:
     """Versions, device, commit and data."""
     versions = facts.get("versions", {})
-    said = {
+    kept = {
         key: value for key, value in facts.items() if key not in ("versions", "protocol", "classes", "input_ranges")
     }
-    lines = [*((key, _value(value)) for key, value in said.items()), *((key, versions[key]) for key in versions)]
+    lines = [*((key, _value(value)) for key, value in kept.items()), *((key, versions[key]) for key in versions)]
     return table(lines, ("what", "value"))
 
 
 def protocol(run: RunFiles) -> Html:
     """The protocol card: who was train, val and test, how the checkpoint was chosen, what the seed drives."""
-    told: Mapping[str, Any] = run.facts.get("protocol") or {}
-    lines: list[tuple[str, object]] = [(WHO.get(who, who), _people(who, told[who])) for who in told]
-    if "val" not in told:
+    protocol: Mapping[str, Any] = run.facts.get("protocol") or {}
+    lines: list[tuple[str, object]] = [(WHO.get(who, who), _people(who, protocol[who])) for who in protocol]
+    if "val" not in protocol:
         lines.append((WHO["val"], _people("val", sorted({row.case for row in run.rows if row.part == "val"}))))
     if run.estimated:
         lines.append(("held out in turn", _held_out(run)))
-    if "test" in run.parts or told.get("test patients", True):  # without test scans there is nothing to open
+    if "test" in run.parts or protocol.get("test patients", True):  # without test scans there is nothing to open
         lines.append(("test set", _opened(run)))
     lines += [
         ("checkpoints", _checkpoints(run)),
@@ -149,11 +149,11 @@ def protocol(run: RunFiles) -> Html:
 
 
 def _held_out(run: RunFiles) -> str:
-    told: Mapping[str, Any] = run.estimated or {}
+    protocol: Mapping[str, Any] = run.estimated or {}
     cases = sorted({row.case for row in run.rows if row.part in (HELD_OUT, STROKES)})
     return (
-        f"{count(len(cases), 'scan')}: {', '.join(cases)}. Each by one of {count(told['folds'], 'training')} of "
-        f"{count(told['steps'], 'step')} ({told['method']}), whose last checkpoint was scored."
+        f"{count(len(cases), 'scan')}: {', '.join(cases)}. Each by one of {count(protocol['folds'], 'training')} of "
+        f"{count(protocol['steps'], 'step')} ({protocol['method']}), whose last checkpoint was scored."
     )
 
 
@@ -180,7 +180,7 @@ def _checkpoints(run: RunFiles) -> str:
         none = "No validation scan shows a structure to choose a best one on."
     if run.finished is None:
         last = f"last: the newest weights that were kept; step {run.config.training.steps} will be the end."
-        none = "No look at validation scans has chosen a best one yet."
+        none = "No validation has chosen a best one yet."
     if run.best is None:
         return f"{last} {none}"
     return (

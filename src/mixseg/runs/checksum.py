@@ -63,8 +63,8 @@ def _digest(file: BinaryIO, size: int) -> bytes:
 def _ends(tail: bytes) -> bool:
     """Whether the last record of a zip file is as long as it says."""
     start = tail.rfind(RECORD)
-    said = int.from_bytes(tail[start + OWN - 2 : start + OWN], "little")
-    return start >= 0 and start + OWN + said == len(tail)
+    length = int.from_bytes(tail[start + OWN - 2 : start + OWN], "little")
+    return start >= 0 and start + OWN + length == len(tail)
 
 
 def _parts_are_whole(path: Path) -> bool:

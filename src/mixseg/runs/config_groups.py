@@ -214,7 +214,7 @@ class TrainingConfig:
         lr: Learning rate at the start.
         weight_decay: Of the optimiser.
         schedule: "constant", "drops" (a tenth at 5/12 and at 10/12 of training), "poly" or "cosine".
-        validate_every: Steps between two looks at the validation scans; 0 is every 1 %, at most 50 steps.
+        validate_every: Steps between two validations; 0 is every 1 %, at most 50 steps.
         on_collapse: What happens when the student runs away: "warn" or "stop".
     """
 
@@ -231,7 +231,7 @@ class TrainingConfig:
 
     @property
     def validation_interval(self) -> int:
-        """Steps between two looks at the validation scans."""
+        """Steps between two validations."""
         return self.validate_every or max(1, min(50, self.steps // 100))
 
 
@@ -243,9 +243,9 @@ class InferenceConfig:
         window: How windows of a volume that overlap are averaged: "gaussian" lets their middle count more, "uniform"
             all of them alike.
         stride: Voxels from one window to the next when a volume is predicted; None is half a patch, as it always is
-            for the looks during training.
+            for the validations during training.
         largest: Numbers of the classes (the first structure is 1) of which a prediction keeps the largest connected
-            piece alone; None: those that are one piece in every full mask of the training scans.
+            component alone; None: those that are one component in every full mask of the training scans.
     """
 
     window: Literal["gaussian", "uniform"] = option("gaussian", may_change=True)

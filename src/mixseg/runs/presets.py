@@ -37,7 +37,7 @@ PRESETS: dict[str, dict[int, dict[str, Any]]] = {
     },
     "strong": {
         2: {**STRONG, "steps": 3000, "width": 32, "compile": True},
-        # A look at volumes takes as long as a dozen steps.
+        # A validation on volumes takes as long as a dozen steps.
         3: {
             **STRONG,
             "steps": 3000,

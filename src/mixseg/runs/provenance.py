@@ -17,9 +17,9 @@ COMMIT_VARIABLE = "MIXSEG_COMMIT"
 
 def commit() -> str | None:
     """The commit of the sources that run: as told, else as git knows it, with ``-dirty`` where they differ from it."""
-    told = os.environ.get(COMMIT_VARIABLE)
-    if told:  # a copy may lie in a repository whose commit says nothing of it; ``source_hash`` proves what was told
-        return told
+    given = os.environ.get(COMMIT_VARIABLE)
+    if given:  # a copy may lie in a repository whose commit says nothing of it; ``source_hash`` proves what was told
+        return given
     try:
         _git("ls-files", "--error-unmatch", PACKAGE.name + "/__init__.py", at=PACKAGE.parent)
         return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*", at=PACKAGE).decode().strip()

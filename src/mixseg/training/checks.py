@@ -191,11 +191,11 @@ def no_best(data: Data) -> str:
 
 def unseen(config: Config, data: Data) -> str:
     """A sentence about the train scans of a kind that no row of a step is for, or ""."""
-    told = []
+    sentences = []
     kinds: dict[Kind, str] = {"partial": "partly labelled", "unlabeled": "unlabeled"}
     for kind, words in kinds.items():
         names = [scan.name for scan in data.train.get(kind, ())]
         if names and not config.training.batch.counts[kind]:
             scans = f"{len(names)} {words} scan{'s are' if len(names) > 1 else ' is'}"
-            told.append(f"batch.{kind} is 0: {scans} not seen ({listed(names)}).")
-    return " ".join(told)
+            sentences.append(f"batch.{kind} is 0: {scans} not seen ({listed(names)}).")
+    return " ".join(sentences)

@@ -188,7 +188,7 @@ def find_split(folder: Path, cases: Sequence[Case], config: Config) -> Split:
     cases = for_target(cases, config.data.target)
     fold, share = config.data.fold, 0.0 if config.data.validation == "none" else VALIDATING
     split = make_split(cases, val=share, shows=shows) if fold is None else make_fold(cases, fold, shows=shows)
-    say(_whence({case.split for case in cases}, fold, share))
+    say(_split_origin({case.split for case in cases}, fold, share))
     return split
 
 
@@ -197,7 +197,7 @@ def for_target(cases: Sequence[Case], target: Sequence[str]) -> list[Case]:
     return [replace(case, classes=(case.classes[0], *target)) if target else case for case in cases]
 
 
-def _whence(laid_out: Set[str], fold: int | None, share: float) -> str:
+def _split_origin(laid_out: Set[str], fold: int | None, share: float) -> str:
     """A sentence: where a split comes from that no file holds; ``laid_out`` are the parts that the layout tells."""
     if fold is None and not share and "val" not in laid_out:
         return "No split beside the scans, and no patient is kept to validate on (validation=none)."
@@ -221,11 +221,11 @@ def who_trains(data: Data, split: Split, cases: Sequence[Case]) -> str:
     for kind, words in SEEN_AS.items():
         for id_ in data.protocol.get(kind, ()):
             seen_as.setdefault(patient_of[id_], words)
-    said = [f"{number} {words}" for words, number in Counter(seen_as.values()).items()]
-    said += [f"{unused} not used"] if (unused := len(set(split.train) - set(seen_as))) else []
+    counts = [f"{number} {words}" for words, number in Counter(seen_as.values()).items()]
+    counts += [f"{unused} not used"] if (unused := len(set(split.train) - set(seen_as))) else []
     val = {patient_of[id_] for id_ in data.protocol["val"]}
     test = set(data.protocol["test patients"]) - set(data.protocol.get("unscored", ()))
-    return f"Patients to train on: {', '.join(said)}; to validate on: {len(val)}; to test on: {len(test)}."
+    return f"Patients to train on: {', '.join(counts)}; to validate on: {len(val)}; to test on: {len(test)}."
 
 
 def _written(run: RunFolder, *, scored: bool) -> bool:

@@ -89,14 +89,14 @@ def fit(
             if state.step == compiled:
                 torch.cuda.synchronize()
                 phases.end("compile")
-            looks = state.step % config.training.validation_interval == 0 or state.step == config.training.steps
-            if not looks and not (saves and pause.due):
+            validates = state.step % config.training.validation_interval == 0 or state.step == config.training.steps
+            if not validates and not (saves and pause.due):
                 continue
             if fabric.world_size > 1:
                 state.record.take_means(partial(fabric.all_reduce, reduce_op="mean"))  # type: ignore[arg-type]
             _check_losses_finite(state.record, feed, state.step, folder, writer)
             phases.end("steps")  # what was launched is done: the host has seen its losses
-            if looks:
+            if validates:
                 record, state.record = state.record, Record()
                 on_rank_zero(fabric, partial(pause, record, float(optimizer.param_groups[0]["lr"])))
             else:
@@ -182,7 +182,7 @@ class _Pause:
             trackers = make_trackers(folder, config, keep_until=state.step)
             listeners = [*(each.write for each in trackers), *([on_log] if on_log else [])]
             self.log = Log(folder / "log.jsonl", keep_until=state.step, listeners=listeners)
-        self.began, self.saved = time.monotonic(), -math.inf  # so that the first look leaves a checkpoint
+        self.began, self.saved = time.monotonic(), -math.inf  # so that the first validation leaves a checkpoint
         if 0 < state.step < config.training.steps:
             bar.say(f"{folder} goes on after step {state.step} of {config.training.steps}.")
 
@@ -195,14 +195,14 @@ class _Pause:
 
     def __call__(self, record: Record, lr: float) -> None:
         """One look, and a checkpoint if it is time for one."""
-        assert self.log is not None, "the first process alone looks"
+        assert self.log is not None, "the first process alone validates"
         state, method = self.state, self.state.method
         entry = {"step": state.step, "lr": lr, **record.entry()}
         with evaluating(method, self.fabric):
             entry |= self.validate(method, state.step / self.config.training.steps, self.log.last, entry["terms"])
             state.keep_if_best(entry["score"])
         self.log.write(entry)
-        _tell(self.bar, entry)
+        _show_entry(self.bar, entry)
         self.phases.end("validation")
         stop = bool(entry.get("collapsed")) and self.config.training.on_collapse == "stop"
         first, last = self.saved < self.began, state.step == self.config.training.steps
@@ -255,7 +255,7 @@ def _remedy(folder: Path) -> str:
     return f"{there}; start again with a lower lr or precision fp32."
 
 
-def _tell(bar: Progress, entry: dict[str, Any]) -> None:
+def _show_entry(bar: Progress, entry: dict[str, Any]) -> None:
     terms = " ".join(f"{name} {value:.4g}" for name, value in entry["terms"].items())
     bar.step(f"{terms}  {entry.get('message', '')}", count=0)
     if entry.get("warning"):

@@ -30,7 +30,7 @@ class Tracker(Protocol):
     """Is told every entry of the log."""
 
     def write(self, entry: Mapping[str, Any]) -> None:
-        """One look."""
+        """One entry."""
 
 
 def check_installed(config: Config) -> None:

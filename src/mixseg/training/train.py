@@ -123,8 +123,8 @@ def train_run(
         state = None
         begun, writer = on_rank_zero(fabric, begin), held.enter_context(Writer())
         if begun:
-            if (told := remarks(config, data)) and fabric.is_global_zero:
-                say(*told)
+            if (sentences := remarks(config, data)) and fabric.is_global_zero:
+                say(*sentences)
             state = _fit(config, data, run, fabric, phases, writer, on_log)
         _let_go(fabric)
         if state is not None:
@@ -142,14 +142,14 @@ def train_run(
 def _facts(data: Data) -> dict[str, Any]:
     """What environment.json holds about the scans."""
     facts = {"classes": list(data.classes), "channels": data.channels, "protocol": dict(data.protocol)}
-    said = {
+    optional = {
         "input_ranges": ranges([scan for scans in data.train.values() for scan in scans]),
         "proposals": dict(data.proposals.origin) if data.proposals else {},
         "nested": dict(data.nested),
         "plan": list(data.plan),
         "folder": data.folder,
     }
-    return facts | {key: value for key, value in said.items() if value}
+    return facts | {key: value for key, value in optional.items() if value}
 
 
 def _let_go(fabric: Fabric) -> None:

@@ -1,4 +1,4 @@
-"""What is looked at between training steps: volume DSC on the validation scans, and signs of a collapse.
+"""What is measured between training steps: volume DSC on the validation scans, and signs of a collapse.
 
 Confidence has trivial solutions, all foreground or none: ``Guard`` notices a student that runs away.
 """
@@ -171,7 +171,7 @@ class Answers(NamedTuple):
 
 
 class ScansOnDevice:
-    """Scans that stay on the device, so that a look costs little more than its forward passes."""
+    """Scans that stay on the device, so that a validation costs little more than its forward passes."""
 
     def __init__(self, scans: Sequence[Scan], config: Config, device: torch.device) -> None:
         self.config = config
@@ -205,7 +205,7 @@ class ScansOnDevice:
 
 
 class Validation:
-    """``look(method, progress, before, terms)`` is an entry of the log: DSC of every output and class, a warning.
+    """``validation(method, progress, before, terms)`` is an entry of the log: DSC of every output and class, a warning.
 
     Args:
         val: Scans with full masks that training never sees. If none of them shows a structure they are not looked at:
@@ -256,10 +256,10 @@ class Validation:
             entry["dsc"] = dsc
             means = {name: float(torch.tensor(list(values.values())).nanmean()) for name, values in dsc.items()}
             entry["score"] = means[method.outputs[0]]
-            said = [f"{short_name(name, method.outputs)} {value:.1%}" for name, value in means.items()]
-            said[0] += self._within(each)
+            shares_text = [f"{short_name(name, method.outputs)} {value:.1%}" for name, value in means.items()]
+            shares_text[0] += self._within(each)
             scans = len(self.patients)
-            entry["message"] = f"DSC on {scans} val scan{'s' * (scans > 1)}: {', '.join(said)}"
+            entry["message"] = f"DSC on {scans} val scan{'s' * (scans > 1)}: {', '.join(shares_text)}"
         if self.watched.images:
             entry["watch"] = watch = self._watch(method)
             # From the log, so that a run which was killed says what one which was not would have said.

@@ -16,7 +16,7 @@ from mixseg.datasets.layouts.base import Say, entries, keyed, silent, unique
 from mixseg.datasets.layouts.nnunet import case_and_channel
 from mixseg.datasets.layouts.own import names
 from mixseg.datasets.layouts.own.dicom import images_among
-from mixseg.datasets.layouts.own.files import list_files, look
+from mixseg.datasets.layouts.own.files import examine, list_files
 from mixseg.datasets.layouts.own.scans import find_scans
 
 
@@ -117,7 +117,7 @@ def _of_files(
     numbered = any(names.NUMBERED.fullmatch(formats.stem(path)) for path in files)
     if alone and not below and not _any_label(files) and (numbered or (channels or 1) == 1):
         return _numbered(folder, files, files, channels)
-    seen = look(list(dict.fromkeys((*files, *outside))), folder)
+    seen = examine(list(dict.fromkeys((*files, *outside))), folder)
     labels = [each for each in seen if each.role == "label"]
     if alone and len(labels) == len(seen):  # then they are what is to be predicted
         labels = []

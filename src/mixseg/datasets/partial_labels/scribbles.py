@@ -82,10 +82,10 @@ def _line(region: Region, border: bool) -> Region:
 def _middle(region: Region) -> Region:
     """The skeleton; in a round piece, whose skeleton is hardly more than a dot, a loop half-way to the border."""
     skeleton = _skeleton(region)
-    depth, deepest, pieces = _depth(region)
-    length = np.bincount(pieces[skeleton], minlength=len(deepest))
-    loop = region & (depth == np.ceil(deepest / 2)[pieces])
-    return np.where((length < 2 * deepest)[pieces], loop, skeleton)
+    depth, deepest, components = _depth(region)
+    length = np.bincount(components[skeleton], minlength=len(deepest))
+    loop = region & (depth == np.ceil(deepest / 2)[components])
+    return np.where((length < 2 * deepest)[components], loop, skeleton)
 
 
 def _skeleton(region: Region) -> Region:
@@ -97,17 +97,17 @@ def _skeleton(region: Region) -> Region:
 
 def _inner_border(region: Region) -> Region:
     """The voxels ``BORDER_DISTANCE`` inside the border; in pieces that are too thin for that, the deepest ones."""
-    depth, deepest, pieces = _depth(region)
-    line: Region = region & (depth == np.minimum(deepest, BORDER_DISTANCE)[pieces])
+    depth, deepest, components = _depth(region)
+    line: Region = region & (depth == np.minimum(deepest, BORDER_DISTANCE)[components])
     return line
 
 
 def _depth(region: Region) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Of each voxel its depth (1 at the border), of each piece the greatest depth, and the piece of each voxel."""
     depth = ndimage.distance_transform_cdt(region, metric="chessboard").astype(np.int64)
-    pieces, count = ndimage.label(region, EIGHT)
-    deepest = np.concatenate([[0], ndimage.maximum(depth, pieces, np.arange(1, count + 1))]).astype(np.int64)
-    return depth, deepest, pieces
+    components, count = ndimage.label(region, EIGHT)
+    deepest = np.concatenate([[0], ndimage.maximum(depth, components, np.arange(1, count + 1))]).astype(np.int64)
+    return depth, deepest, components
 
 
 def _background_line(mask: Labels, labels: list[int], rng: np.random.Generator, border: bool) -> Region:
@@ -127,10 +127,10 @@ def _background_line(mask: Labels, labels: list[int], rng: np.random.Generator, 
 
 def _parts(line: Region, rng: np.random.Generator, shortest: float) -> Region:
     """A connected part of each connected piece of ``line``: at least the share ``shortest``, at least one voxel."""
-    pieces, count = ndimage.label(line, EIGHT)
+    components, count = ndimage.label(line, EIGHT)
     out = np.zeros_like(line)
-    for index, window in enumerate(ndimage.find_objects(pieces, count), start=1):
-        voxels = [(int(i), int(j)) for i, j in np.argwhere(pieces[window] == index)]
+    for index, window in enumerate(ndimage.find_objects(components, count), start=1):
+        voxels = [(int(i), int(j)) for i, j in np.argwhere(components[window] == index)]
         length = max(1, round(rng.uniform(shortest, 1) * len(voxels)))
         start = voxels[int(rng.integers(len(voxels)))]
         i, j = zip(*_walk(set(voxels), start, length), strict=True)

@@ -78,8 +78,8 @@ def thread_limits(workers: int) -> dict[str, str]:
     A smaller number that is set already holds: somebody else uses the machine too. It holds for all of them, because
     torch listens to more than one.
     """
-    told = [os.environ.get(name, "") for name in THREADS]
-    share = min([max(1, cores() // workers), *(int(value) for value in told if value.isdigit())])
+    limits = [os.environ.get(name, "") for name in THREADS]
+    share = min([max(1, cores() // workers), *(int(value) for value in limits if value.isdigit())])
     return dict.fromkeys(THREADS, str(share))
 
 

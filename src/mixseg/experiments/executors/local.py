@@ -78,5 +78,5 @@ class Local:
 
 def _visible_gpus(count: int) -> list[str]:
     """What CUDA_VISIBLE_DEVICES calls each GPU that this process sees."""
-    told = os.environ.get(VISIBLE, "").split(",")
-    return told[:count] if len(told) >= count and told[0] else [str(number) for number in range(count)]
+    visible = os.environ.get(VISIBLE, "").split(",")
+    return visible[:count] if len(visible) >= count and visible[0] else [str(number) for number in range(count)]

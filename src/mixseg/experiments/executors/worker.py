@@ -69,9 +69,9 @@ def execute(job: Job) -> None:
     except (BusyError, KeyboardInterrupt) as error:  # another process is at it, perhaps of an earlier start; or stopped
         say(str(error))
     except Exception as error:
-        told = str(error) if isinstance(error, MixsegError) else f"{type(error).__name__}: {error} (see {CONSOLE})"
+        message = str(error) if isinstance(error, MixsegError) else f"{type(error).__name__}: {error} (see {CONSOLE})"
         traceback.print_exc()
-        record_failure(out, told)
+        record_failure(out, message)
 
 
 def open_console(job: Job) -> IO[bytes]:

@@ -66,11 +66,11 @@ def lead(results: Results, tested: Mapping[str, Sequence[Tested]]) -> str:
     scored = (
         (column, [each for each in cells if _dsc(results, each).patients]) for column, cells in results.columns.items()
     )
-    said = next((_standing(results, column, cells, tested.get(column, ())) for column, cells in scored if cells), "")
+    verdict = next((_standing(results, column, cells, tested.get(column, ())) for column, cells in scored if cells), "")
     done = len({run.path for each in results.filled for run in each.runs})
     asked = done + len(results.gaps)
     finished = f"{done} of {count(asked, 'run')} of this table {'is' if done == 1 else 'are'} finished."
-    return f"{said or 'Nothing is finished yet.'} {finished}"
+    return f"{verdict or 'Nothing is finished yet.'} {finished}"
 
 
 def _dsc(results: Results, each: Filled) -> Estimate:

@@ -78,8 +78,8 @@ class Filled:
             return ""
         if self.cell.missing:
             return self.cell.missing
-        said = [gap.why for gap in self.gaps]
-        return next((why for why in (FAILED, NOT_FINISHED) if why in said), NOT_RUN)
+        reasons = [gap.why for gap in self.gaps]
+        return next((why for why in (FAILED, NOT_FINISHED) if why in reasons), NOT_RUN)
 
     def trainings(self, part: str, output: str, checkpoint: str = "last") -> list[list[Row]]:
         """The scores of each seed."""

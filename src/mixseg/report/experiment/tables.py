@@ -114,8 +114,8 @@ def heading(kind: str, column: str) -> str:
     """A column of the plan in words: "set-3" is Set-3, "all" is all train patients."""
     if kind != "setting":
         return f"{kind} {column}"
-    said = {"all": "All train patients", "as-labelled": "Labels as they are in the files"}
-    return said.get(column, column.replace("set-", "Set-"))
+    words = {"all": "All train patients", "as-labelled": "Labels as they are in the files"}
+    return words.get(column, column.replace("set-", "Set-"))
 
 
 def row_name(plan: Plan, row: str) -> str:

@@ -63,7 +63,7 @@ def against(measures: Sequence[Measure], *, on: str, logarithmic: bool = False, 
         for values in measure.scans:
             axes.plot(measure.series[0].at, values, color=SOFT, linewidth=0.7, alpha=0.35, zorder=1)
         for number, series in enumerate(measure.series):
-            _draw(axes, series, number, said=len(measure.series) == 1)
+            _draw(axes, series, number, labelled=len(measure.series) == 1)
         axes.margins(x=0.07, y=0.14)  # room for the numbers at the points
         _scale(axes, [place for series in measure.series for place in series.at], logarithmic, chosen)
         name_axes(axes, f"{plain(measure.what.split(' (')[0])}, {on}", measure.across, measure.what)
@@ -71,13 +71,13 @@ def against(measures: Sequence[Measure], *, on: str, logarithmic: bool = False, 
     return figure
 
 
-def _draw(axes: Axes, series: Series, number: int, *, said: bool) -> None:
+def _draw(axes: Axes, series: Series, number: int, *, labelled: bool) -> None:
     drawing = {**line(number), "marker": MARKERS[number % len(MARKERS)], "markersize": 5, "zorder": 3}
     axes.plot(series.at, series.means, **drawing, label=plain(series.name) if series.name else None)
     if any(sd is not None for sd in series.sds):
         spread = [sd or 0.0 for sd in series.sds]
         axes.errorbar(series.at, series.means, yerr=spread, fmt="none", ecolor=drawing["color"], capsize=3, zorder=2)
-    for place, mean in zip(series.at, series.means, strict=True) if said else ():
+    for place, mean in zip(series.at, series.means, strict=True) if labelled else ():
         axes.annotate(
             f"{mean:.1f}",
             (place, mean),

@@ -38,7 +38,7 @@ def losses(run: RunFiles) -> Figure | None:
     weighed.plot([entry["step"] for entry in entries], total, color="#888888", linewidth=4, alpha=0.5, label="sum")
     for axes, title in ((plainly, "Loss terms, unweighted"), (weighed, "Loss terms, weighted")):
         logarithmic(axes, [value for drawn in axes.lines for value in np.asarray(drawn.get_ydata())])
-        name_axes(axes, title, STEP, "loss (mean since the last look)")
+        name_axes(axes, title, STEP, "loss (mean since the last validation)")
         mark_steps(axes, [warned.step for warned in run.warned])
         legend(axes)
     return figure
@@ -110,12 +110,12 @@ def overlaid(curves: Sequence[tuple[str, RunFiles]]) -> Figure | None:
     """Validation DSC of the answers of several runs; runs of one name (its seeds) share a style."""
     figure, (axes,) = panels(1, columns=1, size=(8.6, 4.0))
     names = list(dict.fromkeys(name for name, _ in curves))
-    told: set[str] = set()
+    named: set[str] = set()
     for name, run in curves:
         entries = [entry for entry in run.log if entry.get("dsc")]
         values = [100 * _mean(list(next(iter(entry["dsc"].values())).values())) for entry in entries]
-        label = "" if name in told else name
-        told.add(name)
+        label = "" if name in named else name
+        named.add(name)
         _curve(axes, [entry["step"] for entry in entries], values, names.index(name), label)
     if not any(len(np.asarray(drawn.get_xdata())) for drawn in axes.lines):
         return None

@@ -31,8 +31,8 @@ def montages(named: Sequence[tuple[str, Montage]], classes: Sequence[str]) -> Fi
         down, across = one.tile
         for number, index in enumerate(one.indices):
             row, column = divmod(number, one.columns)
-            said = axes.text(column * across, row * down + 1, f" {index}", color="white", fontsize=8, va="top")
-            said.set_path_effects([withStroke(linewidth=1.5, foreground="black")])
+            text = axes.text(column * across, row * down + 1, f" {index}", color="white", fontsize=8, va="top")
+            text.set_path_effects([withStroke(linewidth=1.5, foreground="black")])
         axes.set_xticks([])
         axes.set_yticks([])
         axes.spines[:].set_visible(False)

@@ -64,10 +64,10 @@ def plain(text: str) -> str:
 def folded(name: str, width: int) -> str:
     """A long name on several lines, broken after its hyphens, underscores, commas and spaces."""
     lines = [""]
-    for piece in re.findall(r"[^-_, ]*[-_, ]*", name):
-        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
+    for part in re.findall(r"[^-_, ]*[-_, ]*", name):
+        if lines[-1] and len(lines[-1] + part.rstrip()) > width:
             lines.append("")
-        lines[-1] += piece
+        lines[-1] += part
     return "\n".join(plain(line.rstrip()) for line in lines)
 
 

@@ -33,7 +33,7 @@ PUBLISHED = "paper"
 NEARLY_ISOTROPIC = 3.0
 """From so many times a pixel's width on, the next slice says little about this one."""
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where a container is told how much of the memory it may take."""
+"""Where a container reads how much of the memory it may take."""
 MODEST = 8.0 * 2**30
 """Bytes, where the system (Windows) does not say how many it has."""
 
@@ -45,7 +45,7 @@ class Plan:
     settings: Mapping[str, Any]
     reasons: tuple[str, ...]
 
-    def told(self) -> str:
+    def sentences(self) -> str:
         """The plan for a terminal."""
         otherwise = "To choose otherwise: --dims, --spacing, --size, --patch, --set batch.full=N."
         return "\n".join(["Plan:", *(f"  - {reason}" for reason in self.reasons), f"  {otherwise}"])
@@ -75,12 +75,12 @@ def planned(
         config = make_config(**{"dims": choose_dims(scans)[0], **grey, **settings})
         say(*why)
         check_keys_apply(given, config.data.dims)
-        if told := stretched(scans, config, asked="size" in settings):
-            say(told)
+        if note := stretched(scans, config, asked="size" in settings):
+            say(note)
         return config, []
     plan = plan_for(scans, settings, hardware, images)
     check_keys_apply(given, plan.settings["dims"])
-    say(plan.told())
+    say(plan.sentences())
     if not on_purpose and accelerator_of(hardware.device) == "cpu":
         say(f"On a CPU this may take days: preset {PLANNED} is made for a GPU, --preset quick for a CPU.")
     return make_config(**{**plan.settings, **settings}), list(plan.reasons)
@@ -160,8 +160,8 @@ def fitting(
     grid: Sequence[int], given: Mapping[str, Any], defaults: Mapping[str, Any], budget: MemoryBudget
 ) -> tuple[dict[str, Any], str]:
     """``batch``, halved until it fits unless it is given, where that changes it; and a sentence about the memory."""
-    told = {**defaults["batch"], **given.get("batch", {})}
-    asked: dict[str, int] = {kind: rows for kind, rows in told.items() if rows is not None}
+    wanted = {**defaults["batch"], **given.get("batch", {})}
+    asked: dict[str, int] = {kind: rows for kind, rows in wanted.items() if rows is not None}
     batch = asked
     while "batch" not in given and not budget.fits(sum(batch.values()), grid) and max(batch.values()) > 1:
         batch = {kind: (rows + 1) // 2 for kind, rows in batch.items()}

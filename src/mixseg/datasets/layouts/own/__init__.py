@@ -8,7 +8,7 @@ from mixseg.core.types import Case
 from mixseg.datasets.labels import LabelFlags
 from mixseg.datasets.layouts.base import Say, silent, unique
 from mixseg.datasets.layouts.own.dicom import find_dicom
-from mixseg.datasets.layouts.own.files import list_files, look
+from mixseg.datasets.layouts.own.files import examine, list_files
 from mixseg.datasets.layouts.own.scans import find_scans
 from mixseg.datasets.layouts.table import ScanTable
 
@@ -44,6 +44,6 @@ def cases(root: Path, flags: LabelFlags | None = None, say: Say = silent) -> lis
 def images(root: Path) -> list[Case]:
     """The scans alone: labels are looked at to tell them from images, and no more."""
     listing = list_files(root)
-    found = [each for each in look(listing.voxels, root) if each.role == "image"]
+    found = [each for each in examine(listing.voxels, root) if each.role == "image"]
     scans, _ = find_scans(found, root, find_dicom(root, listing.dicom).scans)
     return unique([Case(scan.id, scan.patient, tuple(image.source for image in scan.images)) for scan in scans], root)

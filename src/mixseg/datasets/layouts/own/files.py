@@ -135,15 +135,15 @@ def _predicted(inside: Sequence[Path]) -> bool:
     return any(path.name.endswith(".mixseg.json") or path.name == VOLUMES_TABLE for path in inside)
 
 
-def look(paths: Sequence[Path], root: Path) -> list[Found]:
+def examine(paths: Sequence[Path], root: Path) -> list[Found]:
     """Each file with its role."""
     with ThreadPoolExecutor(max_workers=4) as pool:  # decompressing, the slow part, runs outside the interpreter lock
-        results: Iterable[Found] = pool.map(_look, paths, [root] * len(paths))
+        results: Iterable[Found] = pool.map(_examine, paths, [root] * len(paths))
         found = list(track(results, "looking at files", total=len(paths)) if len(paths) >= MANY else results)
     return _settled(found, root)
 
 
-def _look(path: Path, root: Path) -> Found:
+def _examine(path: Path, root: Path) -> Found:
     named = bool(names.LABEL_WORDS & {*names.of_file(path), *names.of_folders(path, root)})
     guess: Role = "label" if named or formats.suffix(path) in SEGMENTS else "image"
     try:

@@ -77,8 +77,8 @@ def _named_alike(label: Found, scan: Scan) -> bool:
 
 def _score(parts: Sequence[str], scan: Scan, shared: Counter[str], count: int) -> float:
     """How much of what tells a scan from the others the name of a label says."""
-    said = set(parts)
-    return sum(1 - shared[part] / (count + 1) for part in scan.parts if part in said and (shared[part] < count))
+    own_parts = set(parts)
+    return sum(1 - shared[part] / (count + 1) for part in scan.parts if part in own_parts and (shared[part] < count))
 
 
 def _another(parts: Sequence[str], scan: Scan) -> bool:

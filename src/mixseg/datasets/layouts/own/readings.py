@@ -45,7 +45,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Said:
+class Stated:
     """What the user says about how label maps were annotated.
 
     Attributes:
@@ -100,14 +100,14 @@ class _Job:
 
 
 def read_all(
-    maps: Mapping[str, Sequence[Labelling]], classes: tuple[str, ...], said: Said, root: Path
+    maps: Mapping[str, Sequence[Labelling]], classes: tuple[str, ...], by_user: Stated, root: Path
 ) -> dict[str, list[Read]]:
     """Each label map with its readings.
 
     Args:
         maps: By scan.
         classes: The background first.
-        said: By the user.
+        by_user: What the user has said.
         root: The folder of the scans.
     """
     jobs = [_Job(each, classes, _called(each, root)) for of_one in maps.values() for each in of_one]
@@ -125,7 +125,7 @@ def read_all(
             if isinstance(one, str):
                 result[scan].append(Read(each, problem=one))
             else:
-                result[scan].append(_read(scan, root, each, one, next(judged), said))
+                result[scan].append(_read(scan, root, each, one, next(judged), by_user))
     return result
 
 
@@ -151,7 +151,9 @@ def _measured(job: _Job) -> LabelFacts | str:
     return measure(volume.array, there, file=job.called, spacing=volume.spacing, status=each.status)
 
 
-def _read(scan: str, root: Path, each: Labelling, facts: LabelFacts, judged: Mapping[str, Reading], said: Said) -> Read:
+def _read(
+    scan: str, root: Path, each: Labelling, facts: LabelFacts, judged: Mapping[str, Reading], by_user: Stated
+) -> Read:
     painted = {name: name in facts.structures and facts.structures[name].voxels > 0 for name in judged}
     readings = dict(judged)
     if each.declares:  # a structure that the file does not name was not looked for, as far as anybody can tell
@@ -160,5 +162,5 @@ def _read(scan: str, root: Path, each: Labelling, facts: LabelFacts, judged: Map
             for name in judged
             if name not in each.names.values()
         }
-    readings |= said.of(scan, root, each, painted)
+    readings |= by_user.of(scan, root, each, painted)
     return Read(each, readings, facts.background, facts.unlabeled, facts)

@@ -13,11 +13,11 @@ from mixseg.datasets.layouts.own import description
 from mixseg.datasets.layouts.own.description import Description
 from mixseg.datasets.layouts.own.descriptions import read_namings
 from mixseg.datasets.layouts.own.dicom import DicomFiles, find_dicom
-from mixseg.datasets.layouts.own.files import Found, list_files, look
+from mixseg.datasets.layouts.own.files import Found, examine, list_files
 from mixseg.datasets.layouts.own.labellings import BACKGROUND, UNLABELED, Labelling, key, label_maps, special
 from mixseg.datasets.layouts.own.overlaps import ordered, overlapping
 from mixseg.datasets.layouts.own.pairing import differs, pair
-from mixseg.datasets.layouts.own.readings import Read, Said, read_all
+from mixseg.datasets.layouts.own.readings import Read, Stated, read_all
 from mixseg.datasets.layouts.own.rows import row_of
 from mixseg.datasets.layouts.own.scans import Scan, find_scans
 from mixseg.datasets.layouts.table import ScanRow, ScanTable, Unplaced
@@ -32,10 +32,10 @@ def understand(root: Path, flags: LabelFlags) -> ScanTable:
         MixsegError: There is no image, flags contradict each other, or mixseg.json is broken.
     """
     flags.check(str(root))
-    said = description.read(root)
+    written = description.read(root)
     listing = list_files(root)
     series = find_dicom(root, listing.dicom)
-    scans, labels, strange = _sorted_files(look(listing.voxels, root), series, said, root)
+    scans, labels, strange = _sorted_files(examine(listing.voxels, root), series, written, root)
     strange = [*listing.strange, *series.unplaced, *strange]
     if not scans:
         raise MixsegError(
@@ -44,13 +44,13 @@ def understand(root: Path, flags: LabelFlags) -> ScanTable:
             "no-scans",
             folder=root,
         )
-    given = {**said.classes, **_flagged(flags)}
-    backgrounds = {name: entry.background for name, entry in said.scans.items() if entry.background}
+    given = {**written.classes, **_flagged(flags)}
+    backgrounds = {name: entry.background for name, entry in written.scans.items() if entry.background}
     maps = label_maps(labels, scans, read_namings(listing.texts), given, backgrounds)
-    classes = _classes(maps, said)
-    maps = ordered(maps, said.priority)
-    states = {name: entry.structures for name, entry in said.scans.items() if entry.holds}
-    read = read_all(maps, classes, Said(flags, states, said.full, said.scribbles), root)
+    classes = _classes(maps, written)
+    maps = ordered(maps, written.priority)
+    states = {name: entry.structures for name, entry in written.scans.items() if entry.holds}
+    read = read_all(maps, classes, Stated(flags, states, written.full, written.scribbles), root)
     rows = []
     for scan in scans:
         row, unused = row_of(scan, read[scan.id], classes, _grounds(scan, labels.get(scan.id, ())))
@@ -60,7 +60,7 @@ def understand(root: Path, flags: LabelFlags) -> ScanTable:
 
 
 def _sorted_files(
-    found: Sequence[Found], series: DicomFiles, said: Description, root: Path
+    found: Sequence[Found], series: DicomFiles, written: Description, root: Path
 ) -> tuple[list[Scan], dict[str, list[Found]], list[Unplaced]]:
     """The scans, the label files of each, and what is neither; mixseg.json comes before signs."""
     by_path = {each.path: each for each in (*found, *series.files)}
@@ -68,7 +68,7 @@ def _sorted_files(
     labels: dict[str, list[Found]] = {}
     taken: set[Path] = set()
     apart: set[str] = set()
-    for name, entry in said.scans.items():
+    for name, entry in written.scans.items():
         if entry.images:
             images = tuple(by_path.get(path) or _missing(path, root) for path in entry.images)
             problem = next((image.problem for image in images if image.problem), "")
@@ -82,7 +82,7 @@ def _sorted_files(
     unread = [each for each in free if each.role == "image"]
     more, strange = find_scans(unread, root, [scan for scan in series.scans if scan.images[0].path not in taken])
     scans = [*scans, *more]
-    paired, lost = pair([each for each in free if each.role == "label"], scans, root)
+    paired, unpaired = pair([each for each in free if each.role == "label"], scans, root)
     for scan in scans:
         drawn = [label for label in series.drawn_on(scan) if label.path not in taken]
         if scan.id not in apart and (paired.get(scan.id) or drawn):
@@ -93,7 +93,7 @@ def _sorted_files(
         {name: [each for each in files if not _slicers_empty(each)] for name, files in placed.items()},
         [
             *strange,
-            *lost,
+            *unpaired,
         ],
     )
 
@@ -127,9 +127,9 @@ def _flagged(flags: LabelFlags) -> dict[int, str]:
     return {value: name for value, name in named.items() if value}
 
 
-def _classes(maps: Mapping[str, Sequence[Labelling]], said: Description) -> tuple[str, ...]:
+def _classes(maps: Mapping[str, Sequence[Labelling]], written: Description) -> tuple[str, ...]:
     """All structures: in the order of mixseg.json, then of their ids."""
-    given = [special(name) for name in said.classes.values()]
+    given = [special(name) for name in written.classes.values()]
     first: dict[str, int] = {}
     for each in (each for of_one in maps.values() for each in of_one):
         for value, name in each.names.items():
@@ -160,13 +160,13 @@ def _unused(each: Read, row: ScanRow) -> Unplaced:
 
 def _meanings(rows: Sequence[ScanRow], read: Mapping[str, Sequence[Read]]) -> list[str]:
     """What ids mean, a sentence for all label maps that agree."""
-    whence = {each.labelling.files: each.labelling.why for of_one in read.values() for each in of_one}
+    origin = {each.labelling.files: each.labelling.why for of_one in read.values() for each in of_one}
     groups: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for row in rows:
         for source in (row.case.full, row.case.partial):
             if source is not None:
                 ids = source.ids or {}
-                groups[describe(ids, row.case.classes), whence.get(source.files, "")].append(source.path)
+                groups[describe(ids, row.case.classes), origin.get(source.files, "")].append(source.path)
     return [
         f"{files[0].name}{f' and {len(files) - 1} more' if len(files) > 1 else ''}: {meaning} ({why})."
         for (meaning, why), files in groups.items()

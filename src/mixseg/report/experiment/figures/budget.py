@@ -8,7 +8,7 @@ from mixseg.report.figures.against import Measure, Series, against
 
 COSTS = {
     "voxels": "labelled voxels of the partly labelled scans",
-    "strokes": "strokes (connected pieces) drawn in them",
+    "strokes": "strokes (connected components) drawn in them",
 }
 
 
@@ -25,7 +25,7 @@ def draw(results: Results) -> list[Drawn]:
     caption = (
         f"DSC of the student on the {scored_on(results)}, last checkpoint, against how much was drawn, for each kind "
         "of partial label; a point further to the right has more partly labelled scans. Left: voxels that carry a "
-        "label, background included where the kind labels it. Right: connected pieces of the label maps, slice by "
+        "label, background included where the kind labels it. Right: connected components of the label maps, slice by "
         "slice: how often the pen is set down. The fully labelled scans are the same everywhere and are not counted. "
         f"{seeds_of(points, shaded=False)}"
     )

@@ -40,12 +40,12 @@ def _series(results: Results, points: Sequence[Filled], metric: str, factor: flo
     several = len({column for column, _ in curves}) > 1
     series = []
     for (column, name), cells in curves.items():
-        said = ", ".join(word for word in (name, heading(results.plan.columns, column) if several else "") if word)
-        series.append(_ours(results, said, cells, metric, factor))
+        label = ", ".join(word for word in (name, heading(results.plan.columns, column) if several else "") if word)
+        series.append(_ours(results, label, cells, metric, factor))
         theirs = [(each, beside(results.plan, each.cell, each.answer, metric)) for each in cells]
         known = [(each.cell.x or 0.0, value) for each, value in theirs if value is not None]
         if known:
-            series.append(Series(f"paper{', ' + said if said else ''}", *map(list, zip(*known, strict=True))))
+            series.append(Series(f"paper{', ' + label if label else ''}", *map(list, zip(*known, strict=True))))
     return [replace(series[0], name="")] if len(series) == 1 else series
 
 

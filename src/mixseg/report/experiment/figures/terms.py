@@ -21,7 +21,7 @@ METHOD = "kl-ent"
 NAMED = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 3)]
 """Values that are written along the axis of the ratio."""
 LAST = 10
-"""The mean over the last tenth of the looks is what the caption quotes."""
+"""The mean over the last tenth of the validations is what the caption quotes."""
 
 
 def draw(results: Results) -> list[Drawn]:
@@ -68,7 +68,8 @@ def _caption(distill: Curve, entropy: Curve, divergence: str, of: str) -> str:
     d, e = (float(np.nanmean(curve.mean[-end:])) for curve in (distill, entropy))
     return (
         f"Left: the divergence ({divergence}) of the student from its teacher on the fully labelled scans, softmax "
-        "over softmax, and the entropy of the student on the partly labelled ones; means between two looks, before "
-        f"their weights. Right: their ratio. Over the last tenth of training the entropy is {e:.2g} and the divergence "
+        "over softmax, and the entropy of the student on the partly labelled ones; means between two validations, "
+        "before their weights. Right: their ratio. Over the last tenth of training "
+        f"the entropy is {e:.2g} and the divergence "
         f"{d:.2g} nats per voxel, a factor of {e / d:.0f}; the paper speaks of two orders of magnitude. {of}"
     )

@@ -131,7 +131,15 @@ def test_a_script_without_logging_hears_what_is_said(tmp_path):
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "a\nb\n"
 
 
-def test_a_signal_that_waits_is_answered_at_once(capfd):
+@pytest.fixture
+def interruptible():
+    """SIGINT as a terminal has it: a shell lets what it runs in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_that_waits_is_answered_at_once(capfd, interruptible):
     with Interrupts() as interrupts:
         interrupts.busy = True
         os.kill(os.getpid(), signal.SIGINT)

@@ -148,7 +148,7 @@ def test_counts_are_those_of_a_cube_between_two_plates():
     axis = cube.axes[2]
     assert (cube.voxels, cube.volume, cube.extent, cube.fill, cube.components) == (27, 0.054, (3, 3, 6), 1, 1)
     assert cube.touches == {"b": 18 / 26}
-    assert (axis.painted, axis.inside, axis.width, axis.pieces, axis.thin) == ((3, 4, 5), 1 / 9, 3, 3, 0)
+    assert (axis.painted, axis.inside, axis.width, axis.components, axis.thin) == ((3, 4, 5), 1 / 9, 3, 3, 0)
     assert (axis.likeness, axis.roughness, axis.ends, axis.length) == (1, 1, (1, 1), 3)
 
 

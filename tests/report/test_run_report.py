@@ -226,7 +226,7 @@ def test_a_run_before_its_first_look_does_not_say_that_there_are_no_validation_s
     write_run(tmp_path, finished=False)
     (tmp_path / "log.jsonl").write_text("")
     said = text_of(write_report(tmp_path).read_text(encoding="utf-8"))
-    assert "No look at validation scans has chosen a best one yet." in said
+    assert "No validation has chosen a best one yet." in said
     assert "There were no validation scans" not in said
 
 

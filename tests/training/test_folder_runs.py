@@ -120,11 +120,11 @@ def of_three_kinds(tmp_path_factory):
 @pytest.mark.parametrize(
     ("settings", "learns"),
     [
-        ({"method": "kl-ent"}, "1 outlined, 4 partly labelled, 1 without labels"),
-        ({"method": "lower-bound"}, "1 outlined, 5 not used"),
-        ({"method": "ua-mt"}, "1 outlined, 5 without labels"),
-        ({"method": "single", "set": 1, "ratio": 2}, "1 outlined, 2 partly labelled, 3 not used"),
-        ({"method": "proposals", "proposals_from": "source"}, "1 outlined, 5 with proposed masks"),
+        ({"method": "kl-ent"}, "1 fully annotated, 4 partly labelled, 1 without labels"),
+        ({"method": "lower-bound"}, "1 fully annotated, 5 not used"),
+        ({"method": "ua-mt"}, "1 fully annotated, 5 without labels"),
+        ({"method": "single", "set": 1, "ratio": 2}, "1 fully annotated, 2 partly labelled, 3 not used"),
+        ({"method": "proposals", "proposals_from": "source"}, "1 fully annotated, 5 with proposed masks"),
     ],
 )
 def test_it_is_said_how_many_patients_a_run_learns_from_by_what_it_sees_of_them(
@@ -143,7 +143,7 @@ def test_patients_who_have_no_mask_to_be_scored_by_are_named_and_not_counted(of_
     settings = {**SMALL, "size": [16, 16], "split": str(split)}
     run = train_folder(of_three_kinds, tmp_path / "run", settings=settings, hardware=CPU, test=True)
     said = capsys.readouterr().out
-    assert "1 outlined, 2 partly labelled; to validate on: 1; to test on: 1.\n" in said
+    assert "1 fully annotated, 2 partly labelled; to validate on: 1; to test on: 1.\n" in said
     assert (
         "Of those to validate and test on, 3 have no full mask and are neither scored nor trained on: "
         "patient004, patient005, patient006.\n"

@@ -47,7 +47,7 @@ from mixseg.training.plan.settings import choose_dims, planned
 from mixseg.training.train import Trained, train_run
 
 SEEN_AS = {
-    "full": "outlined",
+    "full": "fully annotated",
     "partial": "partly labelled",
     "unlabeled": "without labels",
     "proposed": "with proposed masks",

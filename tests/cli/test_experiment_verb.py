@@ -6,10 +6,9 @@ import shutil
 
 import pytest
 
-from grids import small, write_scans
+from grids import Here, small, write_scans
 from mixseg.cli import main
 from mixseg.core.errors import MixsegError
-from mixseg.experiments.executors.worker import execute
 from mixseg.experiments.paper import EXPERIMENTS
 from mixseg.experiments.plan import read_plan
 from mixseg.experiments.planner import Request
@@ -21,28 +20,6 @@ from mixseg.report.experiment.results import read_results
 FLAGS = ["--preset", "quick", "--sets", "1", "--seeds", "0"]
 for key, value in {"steps": 2, "size": "[32,32]", "width": 2, "depth": 2, "ratio": 1, "target": '["LV"]'}.items():
     FLAGS += ["--set", f"{key}={value}"]
-
-
-class Here:
-    """Does each job at once."""
-
-    def __init__(self, place):
-        self.over = []
-
-    def free(self):
-        return 1
-
-    def start(self, jobs):
-        for job in jobs:
-            execute(job)
-            self.over.append(job.name)
-
-    def ended(self):
-        over, self.over = self.over, []
-        return over
-
-    def close(self):
-        pass
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from grids import write_scans
+from grids import Here, write_scans
 from mixseg.cli import main
 from mixseg.core.errors import MixsegError
 from mixseg.core.registry import Registry
@@ -69,6 +69,21 @@ def test_a_method_of_another_package_trains_predicts_and_is_reported(tmp_path, m
     assert main(["predict", str(run), "-i", str(scans / "imagesTr"), "-o", str(tmp_path / "maps")]) == 0
     assert len(list((tmp_path / "maps").glob("*.nii.gz"))) == len(list((scans / "imagesTr").iterdir()))
     assert main(["report", str(run)]) == 0
+
+
+def test_a_method_of_another_package_is_compared_with_ours(tmp_path, monkeypatch, unpainted):
+    scans = write_scans(tmp_path / "scans")
+    install(tmp_path, monkeypatch, {"calm": "calm_method:ROW"})
+    monkeypatch.setattr("mixseg.experiments.run_experiment.make_executor", lambda name, place: Here(place))
+    monkeypatch.setattr("mixseg.experiments.scheduler.SECONDS_BETWEEN_REFRESHES", 0.0)
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    words = ["experiment", "--dataset", str(scans), "--preset", "quick", "--seeds", "0", *settings]
+    words += ["--sets", "1", "--set", "ratio=1"]
+    assert main([*words, "--methods", "calm", "single", "-o", str(tmp_path / "out")]) == 0
+    methods = [json.loads(path.read_text())["method"]["name"] for path in (tmp_path / "out").rglob("config.json")]
+    assert sorted(methods) == ["calm", "single"]
+    (page,) = (tmp_path / "out").rglob("report.html")
+    assert "calm" in page.read_text("utf-8")
 
 
 def test_what_a_package_leaves_out_of_its_row_is_settled(tmp_path, monkeypatch):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixseg.core.errors import MixsegError
-from mixseg.core.types import IGNORE, Case, Labels
+from mixseg.core.types import IGNORE, Case, Labels, Source
+from mixseg.data.prepare.files import check_geometry, read_header
 from mixseg.datasets import formats
-from mixseg.datasets.formats import same_geometry
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,18 @@ def read_drawn(case: Case, classes: Sequence[str]) -> Drawn:
         MixsegError: A class was drawn that the run does not know; or strokes lie on another grid than the image, or
             contradict a finished structure.
     """
-    place = formats.read_geometry(case.image[0])
-    drawn, finished = np.full(place.shape, IGNORE, np.uint8), list[int]()
+    header = read_header(case)
+    check_geometry(case, header)
+    drawn, finished = np.full(header.shape, IGNORE, np.uint8), list[int]()
     table = _indices(case, classes)
     if case.full is not None:
-        mask = _on(place, case, table, full=True)
+        mask = _read(case.full, table)
         looked_for = case.classes[1:] if case.annotated is None else case.annotated
         finished = [int(table[case.classes.index(name)]) for name in looked_for]
         own = np.isin(mask, finished)
         drawn[own] = mask[own]
     if case.partial is not None:
-        strokes = _on(place, case, table, full=False)
+        strokes = _read(case.partial, table)
         both = (strokes != IGNORE) & (drawn != IGNORE)
         wrong = (both & (strokes != drawn)) | (np.isin(strokes, finished) & (drawn == IGNORE))
         if wrong.any():
@@ -91,18 +92,6 @@ def _indices(case: Case, classes: Sequence[str]) -> Labels:
     return table
 
 
-def _on(place: formats.Geometry, case: Case, table: Labels, *, full: bool) -> Labels:
-    """A label map of the case on the grid of its image."""
-    source = case.full if full else case.partial
-    assert source is not None, "asked for where there is one"
-    volume = formats.read_labels(source)
-    if difference := same_geometry(place, formats.Geometry.of(volume)):
-        raise MixsegError(
-            f"{source.path} does not lie on its image {case.image[0].path}: {difference}; export it again on the grid "
-            "of the image.",
-            "geometry-differs",
-            file=source.path,
-            other=case.image[0].path,
-            case=case.id,
-        )
-    return np.asarray(table[np.asarray(volume.array, np.uint8)])
+def _read(source: Source, table: Labels) -> Labels:
+    """A label map by the classes of the run."""
+    return np.asarray(table[np.asarray(formats.read_labels(source).array, np.uint8)])

@@ -16,7 +16,7 @@ from mixseg.annotate.constraints import read_drawn
 from mixseg.annotate.corrections import find_corrections, forget_others, keep_copy
 from mixseg.annotate.refinement import CORRECTED, DRAWN, PROPOSED, REACH_MM, REFINED, Completed, complete
 from mixseg.annotate.trust import agreement, soft_dice, worst
-from mixseg.core.errors import MixsegError, SomeFailedError
+from mixseg.core.errors import MixsegError
 from mixseg.core.files import replacing, sweep, write_json
 from mixseg.core.messages import result, say
 from mixseg.core.progress import Progress
@@ -26,6 +26,7 @@ from mixseg.datasets import formats, read_table
 from mixseg.datasets.formats.label_files import FORMATS, Segmented
 from mixseg.datasets.labels import LabelFlags
 from mixseg.inference.answer import read_image, show_progress
+from mixseg.inference.folder import check_all_done
 from mixseg.inference.predictor import Predictor
 from mixseg.inference.sidecar import REMEDY, Sidecar, about
 from mixseg.inference.targets import Target, check_not_among_images, targets_of
@@ -207,14 +208,7 @@ def _complete_all(job: Completion, targets: Sequence[Target], out: Path) -> list
         write_volumes(out)
         found = least_trusted_first(found)
         _write_trust(out / TRUST, found)
-    if bad:
-        each_line, done = "\n".join(bad), f"{len(targets) - len(bad)} of {len(targets)} scans completed"
-        raise SomeFailedError(
-            f"{each_line}\n{done}: mend the others, or take them away, and run the command again.",
-            "some-failed",
-            failed=len(bad),
-            total=len(targets),
-        )
+    check_all_done(bad, len(targets), done="scans completed", again="run the command again")
     return found
 
 

@@ -103,16 +103,26 @@ def _predict_all(job: Job, targets: Sequence[Target], out: Path) -> list[Path]:
             bar.step(target.case.id)
     if written:
         write_volumes(out)
-    _check_all_predicted(bad, len(targets))
+    check_all_done(bad, len(targets), done="images predicted", again="predict again")
     return written
 
 
-def _check_all_predicted(bad: Sequence[str], total: int) -> None:
-    """Nothing, or the sentences about images that could not be predicted."""
+def check_all_done(bad: Sequence[str], total: int, *, done: str, again: str) -> None:
+    """Nothing, if all scans are done.
+
+    Args:
+        bad: A sentence about each that failed.
+        total: How many there are.
+        done: What the others are, in words.
+        again: What to do then.
+
+    Raises:
+        SomeFailedError: Some are not.
+    """
     if bad:
-        each, done = "\n".join(bad), f"{total - len(bad)} of {total} images predicted"
+        each, count = "\n".join(bad), f"{total - len(bad)} of {total} {done}"
         raise SomeFailedError(
-            f"{each}\n{done}: mend the others, or take them away, and predict again.",
+            f"{each}\n{count}: mend the others, or take them away, and {again}.",
             "some-failed",
             failed=len(bad),
             total=total,

@@ -83,9 +83,9 @@ def _verify(folder: Folder, *, drop: bool) -> None:
     if not bad:
         say(f"All arrays of {folder} are what was written.")
         return
-    told = "they are taken out: prepare or train again" if drop else "--drop takes them out"
+    remedy = "they are taken out: prepare or train again" if drop else "--drop takes them out"
     raise SomeFailedError(
-        f"{len(bad)} arrays of {folder} are damaged or missing ({told}); all others can be used.",
+        f"{len(bad)} arrays of {folder} are damaged or missing ({remedy}); all others can be used.",
         "some-failed",
         failed=len(bad),
         folder=folder,

@@ -163,9 +163,9 @@ def _protocol(
 
 def without_mask(prepared: Prepared, patients: Iterable[str]) -> tuple[str, ...]:
     """Those of ``patients`` who have scans and no full mask among them: they can judge nothing."""
-    outlined = {case.patient: False for case in prepared.cases}
-    outlined |= {case.patient: True for case in prepared.cases if case.has_full}
-    return tuple(patient for patient in patients if not outlined.get(patient, True))
+    with_mask = {case.patient: False for case in prepared.cases}
+    with_mask |= {case.patient: True for case in prepared.cases if case.has_full}
+    return tuple(patient for patient in patients if not with_mask.get(patient, True))
 
 
 def unscored(prepared: Prepared, split: Split) -> tuple[str, ...]:
@@ -215,12 +215,12 @@ def _all_full(
 def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: str) -> list[Scan]:
     """The scans of val or test that have full masks."""
     scans = _of(prepared, patients, part)
-    outlined = [case for case in scans if case.has_full]
-    if scans and not outlined:
+    with_mask = [case for case in scans if case.has_full]
+    if scans and not with_mask:
         raise MixsegError(
             f"None of the {part} patients ({listed(patients)}) has a full mask: {remedy}.", "no-full-masks", part=part
         )
-    for case in outlined:
+    for case in with_mask:
         if gap := _gap(prepared, case):
             raise MixsegError(
                 f"In {case.id} nobody looked for {gap}, and scores of the {part} scans would take it for background "
@@ -228,7 +228,7 @@ def _judged_by(prepared: Prepared, patients: Sequence[str], part: str, remedy: s
                 "class-not-searched",
                 case=case.id,
             )
-    return [_scan(prepared, case, "full") for case in outlined]
+    return [_scan(prepared, case, "full") for case in with_mask]
 
 
 def as_judges(prepared: Prepared, patients: Sequence[str]) -> list[Scan]:

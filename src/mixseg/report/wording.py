@@ -74,8 +74,8 @@ def _figure(run: RunFiles) -> Mapping[str, Any] | None:
     return None if found is None or found["dsc"]["mean"] is None else found
 
 
-def _estimated(told: Mapping[str, Any]) -> str:
-    return f"Estimated by {told['method']}, in trainings of {count(told['steps'], 'step')}: "
+def _estimated(estimate: Mapping[str, Any]) -> str:
+    return f"Estimated by {estimate['method']}, in trainings of {count(estimate['steps'], 'step')}: "
 
 
 def _within(found: Mapping[str, Any]) -> str:
